@@ -1,0 +1,3 @@
+"""Lattice runs distributed training anywhere and keeps it running."""
+
+__version__ = "0.1.0"

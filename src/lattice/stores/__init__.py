@@ -1,0 +1,85 @@
+"""The store contract: what rendezvous needs of etcd, and nothing more; three implementations, one suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
+from lattice.errors import LatticeError
+
+Sink = Callable[[Batch | LatticeError], None]
+"""Where a watch puts what it sees, from any thread; an error is the last thing it puts."""
+
+
+class Watch(Protocol):
+    """A running watch."""
+
+    def cancel(self) -> None:
+        """End it; after this returns the sink is not called again."""
+
+
+class Store(Protocol):
+    """
+    A key-value store with revisions, leases and watches. Calls block, and may be made from any thread.
+
+    Every call raises :class:`~lattice.errors.StoreUnavailable` if there is no answer within the store's request
+    timeout (one try at one endpoint; the next call goes to the next endpoint) and
+    :class:`~lattice.errors.StoreRefused` if the answer is a final no.
+    """
+
+    def identity(self) -> str:
+        """
+        Name the data behind this store: another name means other data.
+
+        :return: the cluster's id
+        """
+
+    def read(self, key: str, *, prefix: bool = False) -> Snapshot:
+        """
+        Read one key, or everything that begins with it. Linearizable.
+
+        :param key: the key or prefix
+        :param prefix: whether ``key`` is a prefix
+        :return: what is there, and the revision at which it was
+        """
+
+    def commit(self, transaction: Transaction) -> Commit:
+        """
+        Apply a transaction if its guards hold.
+
+        :raises StoreUnavailable: also when a lease that it names does not exist
+        """
+
+    def watch(self, prefix: str, after: int, sink: Sink) -> Watch:
+        """
+        Put every change below a prefix into a sink, beginning with the revision after ``after``.
+
+        The sink gets :class:`~lattice.errors.Compacted` if that revision is no longer kept, and
+        :class:`~lattice.errors.StoreUnavailable` when the watch broke.
+        """
+
+    def grant(self, ttl: float, lease: int = 0) -> int:
+        """
+        Make a lease.
+
+        :param ttl: seconds without a keepalive after which it lapses with all its keys (etcd counts whole seconds)
+        :param lease: the id to give it, 0 to have one chosen; a lease of that id that exists already is kept as it is
+        :return: the id
+        """
+
+    def keep_alive(self, lease: int) -> float:
+        """
+        Renew a lease.
+
+        :return: the seconds it now has, 0 if there is no such lease
+        """
+
+    def remaining(self, lease: int) -> float:
+        """Tell how many seconds a lease has left, 0 if there is no such lease."""
+
+    def revoke(self, lease: int) -> None:
+        """End a lease with all its keys; one that does not exist is fine."""
+
+    def close(self) -> None:
+        """End all watches and connections. Leases stay until they lapse."""
