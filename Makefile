@@ -1,0 +1,84 @@
+# Everything a user, a contributor or CI runs. `make help` lists it.
+#
+# PYTHON      interpreter that .venv is made with (python3)
+# TORCH       what is installed as torch (torch==2.13.0); a fixed version is looked for first where pip is told to look
+# REPOSITORY  section of ~/.pypirc that `make release` uploads to (local)
+# SOAK        rounds of `make soak` (300)
+# JOBS        tests at the same time (2)
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+REPOSITORY ?= local
+SOAK ?= 300
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+DONE := $(VENV)/done
+APT := etcd-server etcd-client iproute2 util-linux openssl procps make
+
+.PHONY: help demo test system check docs soak bench wheel release clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+demo: $(DONE)/package ## see a job survive a killed worker and a killed node (no root needed, about a minute)
+	@$(BIN)/python scripts/demo.py
+
+test: system $(DONE)/dev ## install what the tests need and run everything
+	@$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest tests -n $(JOBS) --dist worksteal
+
+system:
+	@scripts/apt_install.sh $(APT)
+
+check: $(DONE)/dev ## format, lint, types, import contracts, docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory docs
+
+docs: $(DONE)/dev ## build the documentation in docs/_build/html
+	@$(MAKE) --no-print-directory -C docs html
+
+soak: $(DONE)/dev ## hundreds of restarts and membership changes in a row
+	SOAK_ROUNDS=$(SOAK) $(BIN)/python -m pytest tests -m soak --timeout 0 -v
+
+bench: $(DONE)/dev ## compare with torchrun of the installed torch, side by side
+	$(BIN)/python -m benchmarks
+
+wheel: $(DONE)/dev ## build the wheel and the source archive in dist/
+	rm -rf dist build
+	$(BIN)/python -m build --quiet --outdir dist .
+	$(BIN)/twine check --strict dist/*
+
+release: wheel ## build, check and upload to the index REPOSITORY of ~/.pypirc
+	$(BIN)/twine upload --non-interactive --disable-progress-bar --repository $(REPOSITORY) dist/*
+
+clean: ## remove everything that make made
+	rm -rf $(VENV) build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info
+
+# Each step leaves a file in .venv/done, so that a second make is instant and a changed requirement installs again.
+$(DONE)/venv: scripts/venv.sh
+	@scripts/venv.sh $(PYTHON) $(VENV)
+	@mkdir -p $(DONE) && touch $@
+
+# torch comes first and alone: a range among other requirements makes pip look at far larger builds of it.
+$(DONE)/torch: $(DONE)/venv
+	$(PIP) install "$(TORCH)" numpy
+	@touch $@
+
+$(DONE)/package: $(DONE)/torch pyproject.toml requirements/common.txt
+	$(PIP) install -e .
+	@touch $@
+
+$(DONE)/dev: $(DONE)/package requirements/dev.txt
+	$(PIP) install -r requirements/dev.txt
+	@touch $@

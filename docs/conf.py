@@ -1,0 +1,36 @@
+"""How the documentation is built: Markdown pages by hand, API pages from the docstrings."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+from lattice import __version__  # noqa: E402
+
+project = "Lattice"
+author = "The Lattice authors"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.apidoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+apidoc_modules = [
+    {
+        "path": str(HERE.parent / "src" / "lattice"),
+        "destination": "api",
+        "separate_modules": True,
+        "module_first": True,
+        "exclude_patterns": ["**/__main__.py"],
+    }
+]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+# Standard types are named, not linked: no page of another project has to be fetched to build this one.
+nitpicky = False
+
+html_theme = "furo"
+html_title = f"Lattice {release}"
+html_static_path: list[str] = []
