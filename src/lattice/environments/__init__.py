@@ -22,7 +22,7 @@ class Environment(Protocol):
 
     def variables(self, assignment: Assignment, local_rank: int, error_file: str) -> Mapping[str, str]:
         """
-        Give the variables that this framework adds for one worker.
+        Give the variables that this framework adds for one worker to those of :mod:`lattice.environments.identity`.
 
         :param assignment: the node's place in the round
         :param local_rank: the worker on this node
@@ -32,7 +32,10 @@ class Environment(Protocol):
     def defaults(self, workers: int, inherited: Mapping[str, str]) -> Mapping[str, str]:
         """Give variables that are set unless the user set them, such as OMP_NUM_THREADS."""
 
+    def notices(self, workers: int, inherited: Mapping[str, str]) -> tuple[str, ...]:
+        """Give lines to print once at the start about defaults that users should know of."""
+
 
 def environment(framework: str) -> Environment:
     """Load the environment of a framework by its name in :data:`FRAMEWORKS`."""
-    return import_module(f"lattice.environments.{framework}")  # type: ignore[return-value]
+    return import_module(f"lattice.environments.{framework}")
