@@ -1,0 +1,23 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.etcd_server import EtcdServer, running
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """An etcd that many tests share: use a run id or prefix of your own, and do it no harm."""
+    with running(EtcdServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def own_etcd() -> Iterator[EtcdServer]:
+    """An etcd for one test, which may kill, pause or wipe it."""
+    with running(EtcdServer()) as server:
+        yield server
