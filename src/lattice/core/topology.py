@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+PART_SIZE = 256
+"""members in one roster part at most"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,72 @@ class Assignment:
     master_port: int
     members: tuple[RosterEntry, ...] = ()
     """all entries in order of group rank, only for environments that need them (else empty)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that could take part in the next round."""
+
+    incarnation: str
+    host: str
+    address: str
+    ports: tuple[int, ...]
+    workers: int
+    joined: int
+    """create revision of its node key: the order of joining"""
+    wish: int | None = None
+    """the group rank it asks for"""
+    previous: int | None = None
+    """the group rank it had in the last round, if it was in it"""
+
+
+def choose(candidates: Iterable[Candidate], maximum: int) -> tuple[Candidate, ...]:
+    """
+    Pick who takes part: those of the last round first, then in order of joining.
+
+    :param candidates: the nodes that are ready
+    :param maximum: how many a round may have
+    :return: at most that many; the rest are spares
+    """
+
+    def order(candidate: Candidate) -> tuple[bool, int, str]:
+        stays = candidate.previous is not None
+        return not stays, candidate.previous if stays else candidate.joined, candidate.incarnation  # type: ignore[return-value]
+
+    return tuple(sorted(candidates, key=order)[:maximum])
+
+
+def assign(members: tuple[Candidate, ...]) -> tuple[RosterEntry, ...]:
+    """
+    Give group ranks 0 to n-1, moving as few nodes as possible.
+
+    Whoever stays keeps its rank if that still exists, newcomers get the rank they ask for if it is free, the rest
+    fills the gaps, those who stay before those who come.
+
+    :param members: the nodes of the round, as from :func:`choose`
+    :return: entries in order of group rank
+    """
+    size = len(members)
+    staying = [node for node in members if node.previous is not None]
+    coming = [node for node in members if node.previous is None]
+    places: dict[int, Candidate] = {}
+    for node, rank in [(node, node.previous) for node in staying] + [(node, node.wish) for node in coming]:
+        if rank is not None and rank < size:
+            places.setdefault(rank, node)
+    placed = {node.incarnation for node in places.values()}
+    gaps = [rank for rank in range(size) if rank not in places]
+    places.update(zip(gaps, [node for node in staying + coming if node.incarnation not in placed], strict=True))
+    entries, offset = [], 0
+    for rank in range(size):
+        node = places[rank]
+        entries.append(
+            RosterEntry(node.incarnation, rank, offset, node.workers, node.host, node.address, node.ports),
+        )
+        offset += node.workers
+    return tuple(entries)
+
+
+def parts(entries: Iterable[RosterEntry]) -> tuple[tuple[RosterEntry, ...], ...]:
+    """Cut a roster into parts in order of incarnation, so that an agent finds its own by the first of each."""
+    ordered = sorted(entries, key=lambda entry: entry.incarnation)
+    return tuple(tuple(ordered[at : at + PART_SIZE]) for at in range(0, len(ordered), PART_SIZE))

@@ -1,0 +1,349 @@
+"""What the leader decides from what it sees: who takes part, when a round ends, and why, and how the run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+
+from lattice.core import publishing
+from lattice.core.events import Note
+from lattice.core.incident import Verdict, judge
+from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
+from lattice.core.state import Leading, Move, Seen, State
+from lattice.core.topology import Candidate, RosterEntry, assign, choose, parts
+
+SHORT = 10.0
+"""a round that lasted less makes the next one wait, unless a plain worker failure ended it"""
+LONGEST_WAIT = 60.0
+
+
+def watched(state: State, came: Set[str]) -> State:
+    """Note that nodes came: the last call begins anew."""
+    if state.leading is None or not came:
+        return state
+    return replace(state, leading=replace(state.leading, joined_at=state.now))
+
+
+def moments(state: State) -> Iterator[float]:
+    """Give the moments at which the rule here may begin to apply."""
+    leading, policy = state.leading, state.policy
+    if leading is None:
+        return
+    if state.since is not None:
+        yield state.since + policy.lease_ttl
+    yield leading.joined_at + policy.last_call
+    if leading.waiting_since is not None:
+        yield leading.waiting_since + policy.join_timeout
+    if leading.grew_at is not None:
+        yield leading.grew_at + policy.grow_interval
+    yield _not_before(leading)
+
+
+def lead(state: State) -> Move | None:
+    """Decide, if this agent leads and has seen all that it wrote itself."""
+    if not state.leads or not state.view.whole or state.ending or state.pending & {"lead", "view", "run"}:
+        return None
+    run = state.view.run
+    if run is None or run.record.uuid != state.uuid or state.view.outcome is not None:
+        return None
+    if state.view.revision < state.awaited:
+        return None
+    if state.leading is None:
+        return replace(state, leading=Leading(since=state.now, joined_at=state.now)), ()
+    if state.found_dead:
+        return _wait_for_the_dead(state)
+    seen = state.view.round
+    if seen is None:
+        return _form_first(state)
+    if state.leading.number != seen.record.number:
+        fresh = replace(state.leading, number=seen.record.number, sealed_at=state.now, ended_at=None, lost=frozenset())
+        return replace(state, leading=replace(fresh, waiting_since=None, patient=False)), ()
+    roster = _roster(state, seen.record)
+    if roster is None:
+        return None
+    if seen.record.phase == RoundRecord.SEALED:
+        return _watch_over(state, seen, roster)
+    return _conclude(state, seen, roster)
+
+
+def _roster(state: State, current: RoundRecord) -> tuple[RosterEntry, ...] | None:
+    found = [state.view.rosters.get((current.number, part)) for part in range(len(current.parts))]
+    if any(part is None for part in found):
+        return None
+    entries = [entry for part in found if part is not None for entry in part.entries]
+    return tuple(sorted(entries, key=lambda entry: entry.group_rank))
+
+
+def _nodes(state: State) -> dict[str, Seen[NodeRecord]]:
+    return {name: seen for name, seen in state.view.nodes.items() if seen.record.uuid == state.uuid}
+
+
+# -- a run that was there before -----------------------------------------------------------------------------------
+
+
+def _wait_for_the_dead(state: State) -> Move | None:
+    """A run without a living node: its members get one lease to come back; then it is begun anew."""
+    claimed = any(seen.record.round for seen in _nodes(state).values())
+    if claimed:
+        return replace(state, found_dead=False), ()
+    if not state.settled:
+        return None
+    text = f"run {state.me.run_id!r} of earlier agents has no living node: beginning anew"
+    state, effects = publishing.clear(replace(state, found_dead=False, round=None, place=None, leading=None))
+    return state, (*effects, Note("run cleared", text, {"was": state.uuid}))
+
+
+def _form_first(state: State) -> Move | None:
+    run = state.view.run
+    assert run is not None
+    nodes = _nodes(state)
+    claims = [seen.record.claim for seen in nodes.values() if seen.record.claim is not None]
+    if claims:
+        return _refill(state, max(claims, key=lambda claim: claim.number))
+    if run.record.refill and not state.settled:
+        return None
+    ready = [_candidate(name, seen) for name, seen in nodes.items() if _available(seen.record)]
+    return _form(state, ready, number=1, restarts=0, reason="first round", rebinds=0)
+
+
+def _refill(state: State, claim: RoundRecord) -> Move | None:
+    """The store lost everything while a round ran: write that round anew, from those who run it."""
+    members = [
+        seen.record
+        for seen in _nodes(state).values()
+        if seen.record.entry is not None and seen.record.claim is not None and seen.record.claim.number == claim.number
+    ]
+    complete = len(members) == claim.nodes
+    if not complete and not state.settled:
+        return None
+    intact = complete and all(member.state == NodeRecord.RUNNING for member in members)
+    entries = tuple(member.entry for member in members if member.entry is not None)
+    cut = parts(entries)
+    current = replace(
+        claim,
+        phase=RoundRecord.SEALED if intact else RoundRecord.STOPPING,
+        reason=claim.reason if intact else "nodes were lost while the store was away",
+        parts=tuple(part[0].incarnation for part in cut),
+        lost=() if complete else ("unknown",),
+        planned=False,
+    )
+    state, effects = publishing.publish(state, current, cut, previous=None)
+    text = f"round {current.number} written anew into the emptied store"
+    return state, (*effects, Note("round refilled", text, {"round": current.number, "nodes": len(entries)}))
+
+
+# -- a round under way ---------------------------------------------------------------------------------------------
+
+
+def _reports(state: State, number: int) -> dict[str, Seen[ReportRecord]]:
+    return {name: seen for (of, name), seen in state.view.reports.items() if of == number}
+
+
+def _missing(state: State, number: int, roster: tuple[RosterEntry, ...], done: Set[str]) -> frozenset[str]:
+    """Tell which members are lost or leaving. Absence counts only after a whole lease of unbroken connection."""
+    nodes = _nodes(state)
+    gone = set()
+    for entry in roster:
+        seen = nodes.get(entry.incarnation)
+        if entry.incarnation in done:
+            continue
+        if seen is None:
+            if state.settled:
+                gone.add(entry.incarnation)
+        elif seen.record.state == NodeRecord.LEAVING:
+            gone.add(entry.incarnation)
+    return frozenset(gone)
+
+
+def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]) -> Move | None:
+    leading, current = state.leading, seen.record
+    assert leading is not None
+    reports = _reports(state, current.number)
+    done = {name for name, report in reports.items() if report.record.done}
+    if all(entry.incarnation in done for entry in roster):
+        return _succeed(state, current)
+    missing = _missing(state, current.number, roster, done)
+    nodes = _nodes(state)
+    halted = {
+        entry.incarnation
+        for entry in roster
+        if (node := nodes.get(entry.incarnation)) is not None
+        and node.record.state == NodeRecord.STOPPED
+        and node.record.round >= current.number
+    }
+    failed = [report for report in reports.values() if not report.record.done]
+    if missing or failed or halted:
+        verdict = judge(missing, reports, current, state.policy.max_restarts, roster)
+        state = replace(state, leading=replace(leading, ended_at=state.now, lost=leading.lost | missing))
+        lost = tuple(sorted(missing))
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
+    return _grow(state, seen, roster, done)
+
+
+def _grow(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...], done: Set[str]) -> Move | None:
+    leading, policy = state.leading, state.policy
+    assert leading is not None
+    members = {entry.incarnation for entry in roster}
+    newcomers = [node for name, node in _nodes(state).items() if name not in members and _available(node.record)]
+    if not newcomers or done or len(roster) >= policy.nodes.maximum:
+        return None
+    full = len(roster) + len(newcomers) >= policy.nodes.maximum
+    if not full and state.now < leading.joined_at + policy.last_call:
+        return None
+    if leading.grew_at is not None and state.now < leading.grew_at + policy.grow_interval:
+        return None
+    state = replace(state, leading=replace(leading, ended_at=state.now, grew_at=state.now))
+    hosts = ", ".join(sorted(node.record.host for node in newcomers))
+    return publishing.stop_round(state, seen, replace(seen.record, reason=f"{hosts} joined", planned=True))
+
+
+def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]) -> Move | None:
+    """Every member has stopped or is gone: find the cause, and go on or end."""
+    leading, current = state.leading, seen.record
+    assert leading is not None
+    if leading.ended_at is None:
+        return replace(state, leading=replace(leading, ended_at=state.now)), ()
+    reports = _reports(state, current.number)
+    done = {name for name, report in reports.items() if report.record.done}
+    missing = _missing(state, current.number, roster, done)
+    if not missing <= leading.lost:
+        return replace(state, leading=replace(leading, lost=leading.lost | missing)), ()
+    nodes, stopped = _nodes(state), []
+    for entry in roster:
+        node = nodes.get(entry.incarnation)
+        if node is None:
+            if not state.settled:
+                return None
+        elif node.record.state == NodeRecord.STOPPED and node.record.round >= current.number:
+            stopped.append(replace(_candidate(entry.incarnation, node), previous=entry.group_rank))
+        else:
+            return None  # it is still stopping, or leaving
+    counted = {
+        name: report for name, report in reports.items() if not current.planned or report.created <= seen.modified
+    }
+    verdict = judge(leading.lost | set(current.lost), counted, current, state.policy.max_restarts, roster)
+    if verdict.final:
+        return _fail(state, current, verdict)
+    members = {entry.incarnation for entry in roster}
+    newcomers = [
+        _candidate(name, node) for name, node in nodes.items() if name not in members and _available(node.record)
+    ]
+    if not verdict.plain and state.now < _not_before(leading):
+        return None
+    return _form(
+        state,
+        [*stopped, *newcomers],
+        number=current.number + 1,
+        restarts=verdict.restarts,
+        reason=verdict.reason,
+        rebinds=verdict.rebinds,
+        counts=not verdict.plain,
+    )
+
+
+def _not_before(leading: Leading) -> float:
+    """Tell when the round after the current one may begin, if its end uses no budget."""
+    if leading.ended_at is None or leading.ended_at - leading.sealed_at >= SHORT:
+        return 0.0
+    return leading.ended_at + min(2.0**leading.fast, LONGEST_WAIT)
+
+
+# -- a new round ---------------------------------------------------------------------------------------------------
+
+
+def _available(record: NodeRecord) -> bool:
+    return record.state in (NodeRecord.READY, NodeRecord.STOPPED)
+
+
+def _candidate(name: str, seen: Seen[NodeRecord]) -> Candidate:
+    node = seen.record
+    return Candidate(name, node.host, node.address, node.ports, node.workers, seen.created, node.rank)
+
+
+def _form(
+    state: State,
+    ready: list[Candidate],
+    *,
+    number: int,
+    restarts: int,
+    reason: str,
+    rebinds: int,
+    counts: bool = False,
+) -> Move | None:
+    """Seal the next round if there are enough nodes, and as many as can be expected."""
+    leading, policy = state.leading, state.policy
+    assert leading is not None
+    bounds = policy.nodes
+    if state.leaving is not None:
+        return None  # a leader that goes leaves this to the next one
+    if len(ready) < bounds.minimum:
+        if leading.waiting_since is None:
+            text = f"round {number}: {len(ready)} of at least {bounds.minimum} nodes, waiting for more ({reason})"
+            waiting = replace(leading, waiting_since=state.now, patient=True)
+            return replace(state, leading=waiting), (Note("waiting", text, {"round": number, "nodes": len(ready)}),)
+        if state.now >= leading.waiting_since + policy.join_timeout:
+            missing = bounds.minimum - len(ready)
+            text = (
+                f"run {state.me.run_id!r}, round {number}: {len(ready)} of at least {bounds.minimum} nodes joined in "
+                f"{policy.join_timeout:g}s. Start {missing} more, lower --nnodes (LATTICE_NNODES), or raise "
+                "--rdzv_conf join_timeout=SECONDS (LATTICE_RDZV_CONF)."
+            )
+            return publishing.end(state, OutcomeRecord(state.uuid, False, number, restarts, 1, text))
+        return None
+    if leading.waiting_since is not None:
+        return replace(state, leading=replace(leading, waiting_since=None)), ()
+    last_call = leading.joined_at + policy.last_call
+    if leading.patient and len(ready) < bounds.maximum and state.now < last_call:
+        text = f"round {number}: {len(ready)} of {bounds} nodes, last call for more ({policy.last_call:g}s)"
+        if state.told == text:
+            return None
+        return replace(state, told=text), (Note("last call", text, {"round": number, "nodes": len(ready)}),)
+    entries = assign(choose(ready, bounds.maximum))
+    cut = parts(entries)
+    first = entries[0]
+    record = RoundRecord(
+        number=number,
+        phase=RoundRecord.SEALED,
+        restarts=restarts,
+        reason=reason,
+        master_address=first.address,
+        master_port=first.ports[0],
+        nodes=len(entries),
+        world=sum(entry.workers for entry in entries),
+        parts=tuple(part[0].incarnation for part in cut),
+        rebinds=rebinds,
+    )
+    short = counts and leading.ended_at is not None and leading.ended_at - leading.sealed_at < SHORT
+    state = replace(state, leading=replace(leading, fast=leading.fast + 1 if short else 0))
+    state, effects = publishing.publish(state, record, cut, previous=number - 1)
+    facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
+    text = f"round {number} sealed with {len(entries)} nodes and {record.world} workers ({reason})"
+    return state, (*effects, Note("round sealed", text, facts))
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+def _succeed(state: State, current: RoundRecord) -> Move:
+    outcome = OutcomeRecord(state.uuid, True, current.number, current.restarts, 0, "all workers exited 0")
+    return publishing.end(state, outcome)
+
+
+def _fail(state: State, current: RoundRecord, verdict: Verdict) -> Move:
+    status = verdict.cause.status if verdict.cause else 1
+    return publishing.end(
+        state,
+        OutcomeRecord(
+            state.uuid,
+            False,
+            current.number,
+            current.restarts,
+            status or 1,
+            verdict.reason,
+            verdict.cause,
+            verdict.others,
+        ),
+    )
+
+
+RULES = (lead,)

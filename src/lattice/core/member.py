@@ -1,0 +1,326 @@
+"""What an agent does for its own node: register, follow the round, report, leave. One rule per function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
+from lattice.core.keyspace import CreatedAt, Put, Transaction
+from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
+from lattice.core.state import Move, State, Workers, lease_of, write
+from lattice.core.topology import Assignment
+
+
+def grace(state: State) -> float:
+    """
+    Tell how long to go on without the store.
+
+    Not less than most of a lease: a shorter break is noticed by nobody, so stopping for it would gain nothing.
+    """
+    return max(state.policy.store_grace, state.policy.lease_ttl * 0.8)
+
+
+def moments(state: State) -> Iterator[float]:
+    """Give the moments at which a rule here may begin to apply."""
+    if state.lease is None:
+        yield (state.since or state.now) + grace(state) if state.met else state.started + state.policy.connect_timeout
+
+
+def _stop(state: State, reason: str) -> Move:
+    return replace(state, workers=Workers.STOPPING), (StopWorkers(reason),)
+
+
+def end(state: State) -> Move | None:
+    """Leave once it is decided and no worker is left; nothing else is done then."""
+    if state.ending is None:
+        return None
+    if state.workers in (Workers.RUNNING, Workers.DONE):
+        return _stop(state, state.ending.message or "the run has ended")
+    if state.workers is Workers.IDLE:
+        return replace(state, finished=True), (state.ending,)
+    return None
+
+
+def follow_outcome(state: State) -> Move | None:
+    """The run has ended."""
+    seen = state.view.outcome
+    if seen is None or state.lease is None or state.ending is not None or state.leaving is not None:
+        return None
+    outcome = seen.record
+    late = state.uuid != outcome.uuid
+    return replace(state, ending=Finish(outcome.status, outcome=outcome, late=late, event="run ended")), ()
+
+
+def give_up(state: State) -> Move | None:
+    """The store has been out of reach for too long."""
+    if state.lease is not None or state.ending is not None or state.since is None:
+        return None
+    if state.met and state.now - state.since >= grace(state):
+        limit = f"for {grace(state):g}s. Bring it back, or raise --rdzv_conf store_grace=SECONDS (LATTICE_RDZV_CONF)"
+    elif not state.met and state.now - state.started >= state.policy.connect_timeout:
+        limit = (
+            f"for {state.policy.connect_timeout:g}s. Check --rdzv_endpoint (LATTICE_RDZV_ENDPOINT), "
+            "or start one with `lattice etcd`"
+        )
+    else:
+        return None
+    return replace(state, ending=Finish(1, f"{state.trouble}, {limit}.", event="store lost")), ()
+
+
+def say_goodbye(state: State) -> Move | None:
+    """Told to leave: stop the workers; once they are gone, go. Revoking the lease tells the others."""
+    if state.leaving is None or state.ending is not None:
+        return None
+    if state.workers in (Workers.RUNNING, Workers.DONE):
+        return _stop(state, f"signal {state.leaving}")
+    if state.workers is Workers.STOPPING or "node" in state.pending:
+        return None
+    run = state.view.run
+    alone = state.leads and state.view.whole and set(state.view.nodes) <= {state.me.incarnation}
+    revoke = (Revoke(run.record.lease),) if run is not None and alone else ()
+    return replace(state, ending=Finish(128 + state.leaving, event="left")), revoke
+
+
+def make_run(state: State) -> Move | None:
+    """There is no run of this id: begin one, and lead it."""
+    if state.lease is None or state.ending or state.leaving or state.pending & {"run", "view"}:
+        return None
+    if state.view.run is not None or state.view.outcome is not None:
+        return None
+    if state.round is not None and not state.emptied:
+        gone = (
+            f"run {state.me.run_id!r} ended, or its records were removed, while this node was cut off; "
+            "its outcome is no longer known here. Look at the other nodes' logs."
+        )
+        return replace(state, ending=Finish(1, gone, event="run gone")), ()
+    refill = state.emptied and bool(state.uuid)
+    made = state.made if refill else state.made + 1
+    uuid = state.uuid if refill else f"{state.me.incarnation}.{made}"
+    state = replace(state, uuid=uuid, made=made, found_dead=False)
+    nodes, lease = state.policy.nodes, lease_of(state.uuid, "run")
+    run = RunRecord(state.uuid, nodes.minimum, nodes.maximum, state.policy.max_restarts, lease, refill)
+    node, mine = node_record(state), state.lease or 0
+    puts = [Put(state.keys.run, run.encode(), lease), Put(state.keys.node(state.me.incarnation), node.encode(), mine)]
+    guards = [CreatedAt(state.keys.run, 0)]
+    if state.view.leader is None:  # in the same moment, so that a run without a leader is one whose leader is gone
+        puts.append(Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), mine))
+        guards.append(CreatedAt(state.keys.leader, 0))
+    state, effects = write(
+        replace(state, sent=node),
+        "run",
+        Transaction(tuple(puts), tuple(guards)),
+        grants=((lease, state.policy.run_ttl),),
+    )
+    text = f"run {state.me.run_id!r}: " + ("the store was emptied, writing the run anew" if refill else "begun")
+    return state, (*effects, Note("run refilled" if refill else "run begun", text, {"uuid": state.uuid}))
+
+
+def adopt_run(state: State) -> Move | None:
+    """There is a run: take part in it, if it is the run that this node was told of."""
+    run = state.view.run
+    if state.lease is None or state.ending or state.leaving or run is None or state.pending & {"run", "view"}:
+        return None
+    if run.record.uuid != state.uuid:
+        if state.workers in (Workers.RUNNING, Workers.DONE):
+            return _stop(state, "the run was begun anew without this node")
+        if state.workers is Workers.STOPPING:
+            return None
+        dead = state.view.leader is None
+        fresh = replace(state, uuid=run.record.uuid, found_dead=dead, round=None, entry=None, place=None, sent=None)
+        fresh = replace(fresh, report=None, claiming=False, emptied=False)
+        text = f"run {state.me.run_id!r}: joining as {state.me.host} with {state.me.workers} workers"
+        return fresh, (Note("joining", text, {"uuid": run.record.uuid}),)
+    if (run.record.minimum, run.record.maximum) != (state.policy.nodes.minimum, state.policy.nodes.maximum):
+        if state.found_dead:
+            return None
+        theirs = f"{run.record.minimum}:{run.record.maximum}"
+        text = (
+            f"run {state.me.run_id!r} was begun with --nnodes {theirs} and this node says {state.policy.nodes}. "
+            "Give every node the same --nnodes (LATTICE_NNODES), or another --rdzv_id (LATTICE_RDZV_ID)."
+        )
+        return replace(state, ending=Finish(2, text, event="contradiction")), ()
+    return (replace(state, emptied=False), ()) if state.emptied else None
+
+
+def node_record(state: State) -> NodeRecord:
+    """Tell what this node should say of itself now."""
+    me, current = state.me, state.round
+    if state.leaving is not None:
+        condition = NodeRecord.LEAVING
+    elif state.workers is not Workers.IDLE:
+        condition = NodeRecord.RUNNING
+    else:
+        condition = NodeRecord.READY if current is None else NodeRecord.STOPPED
+    claims = state.claiming and current is not None
+    return NodeRecord(
+        state.uuid,
+        me.host,
+        me.address,
+        state.ports,
+        me.workers,
+        me.rank,
+        condition,
+        current.number if current else 0,
+        claim=current if claims else None,
+        entry=state.entry if claims else None,
+    )
+
+
+def register(state: State) -> Move | None:
+    """Tell the others about this node. That it runs what the roster says goes without saying."""
+    run = state.view.run
+    if state.lease is None or state.ending or run is None or run.record.uuid != state.uuid:
+        return None
+    if state.pending & {"node", "run", "view"}:
+        return None
+    record, sent = node_record(state), state.sent
+    implied = sent is not None and record.state == NodeRecord.RUNNING and sent.state != NodeRecord.RUNNING
+    if record == sent or (implied and not state.claiming):
+        return None
+    put = Put(state.keys.node(state.me.incarnation), record.encode(), state.lease)
+    return write(replace(state, sent=record), "node", Transaction((put,), (CreatedAt(state.keys.run, run.created),)))
+
+
+def tell_result(state: State) -> Move | None:
+    """Report how the round went here; once, whatever became of the first try."""
+    run = state.view.run
+    if state.lease is None or state.ending or run is None or run.record.uuid != state.uuid:
+        return None
+    if state.report is None or state.report_sent or state.round is None or state.pending & {"report", "view"}:
+        return None
+    key = state.keys.report(state.round.number, state.me.incarnation)
+    if (state.round.number, state.me.incarnation) in state.view.reports:
+        return replace(state, report_sent=True), ()
+    put = Put(key, state.report.encode(), run.record.lease)
+    # No guard on the key: writing the same report again changes nothing that matters, its first revision counts.
+    guards = (CreatedAt(state.keys.run, run.created),)
+    return write(replace(state, report_sent=True), "report", Transaction((put,), guards))
+
+
+def campaign(state: State) -> Move | None:
+    """Nobody leads: try to."""
+    run = state.view.run
+    if state.lease is None or state.ending or state.leaving or run is None or run.record.uuid != state.uuid:
+        return None
+    if state.view.leader is not None or state.sent is None or state.view.outcome is not None:
+        return None
+    if state.pending & {"leader", "node", "run", "view"}:
+        return None
+    put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
+    guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))
+    return write(state, "leader", Transaction((put,), guards))
+
+
+def widen(state: State) -> Move | None:
+    """A leader watches everything; whoever leads no more, only what everybody watches."""
+    if state.lease is None or state.ending or "view" in state.pending or state.view.whole == state.leads:
+        return None
+    note = (Note("leading", "", {}),) if state.leads else ()
+    return replace(state, pending=state.pending | {"view"}, leading=None), (ReadView(whole=state.leads), *note)
+
+
+def keep_run(state: State) -> Move | None:
+    """Whoever leads keeps the records of the run alive."""
+    run = state.view.run
+    lease = run.record.lease if state.leads and run is not None else 0
+    return None if lease == state.kept or state.lease is None else (replace(state, kept=lease), (KeepAlive(lease),))
+
+
+def follow_round(state: State) -> Move | None:
+    """Stop when the round ends or goes on without this node; find this node's place in a new one; start."""
+    seen, run = state.view.round, state.view.run
+    if state.lease is None or state.ending or state.leaving or seen is None or run is None:
+        return None
+    if run.record.uuid != state.uuid or "view" in state.pending:
+        return None
+    current, mine = seen.record, state.round.number if state.round else 0
+    stopping = current.phase == RoundRecord.STOPPING
+    if state.workers in (Workers.RUNNING, Workers.DONE) and (
+        current.number > mine or (stopping and current.number == mine)
+    ):
+        return _stop(state, current.reason if stopping else f"round {current.number} was formed without this node")
+    if stopping or current.number <= mine or state.workers is not Workers.IDLE:
+        return None
+    if state.place is None or state.place.number != current.number:
+        if "roster" in state.pending:
+            return None
+        every = range(len(current.parts))
+        wanted = every if state.me.whole_roster else (current.part_of(state.me.incarnation),)
+        keys = tuple(state.keys.roster(current.number, part) for part in wanted)
+        return replace(state, pending=state.pending | {"roster"}), (ReadRoster(current.number, keys),)
+    if state.place.entry is None:
+        return _wait_as_spare(state, current)
+    return _start(state, current)
+
+
+def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:
+    full = current.nodes >= state.policy.nodes.maximum
+    if full:
+        text = f"round {current.number} is full with {current.nodes} nodes: a spare, stepping in when one is lost"
+    else:
+        text = f"round {current.number} runs with {current.nodes} nodes: waiting to be let in"
+    if state.told == text:
+        return None
+    return replace(state, told=text), (Note("spare" if full else "waiting", text, {"round": current.number}),)
+
+
+def _start(state: State, current: RoundRecord) -> Move:
+    assert state.place is not None and state.place.entry is not None
+    entry = state.place.entry
+    assignment = Assignment(
+        run_id=state.me.run_id,
+        round=current.number,
+        restarts=current.restarts,
+        max_restarts=state.policy.max_restarts,
+        role=state.me.role,
+        entry=entry,
+        nodes=current.nodes,
+        world=current.world,
+        master_address=current.master_address,
+        master_port=current.master_port,
+        members=state.place.members,
+    )
+    started = replace(
+        state,
+        workers=Workers.RUNNING,
+        round=current,
+        entry=entry,
+        report=None,
+        report_sent=False,
+        told="",
+        found_dead=False,
+    )
+    ranks = (
+        f"rank {entry.rank_offset}"
+        if entry.workers == 1
+        else f"ranks {entry.rank_offset} to {entry.rank_offset + entry.workers - 1}"
+    )
+    text = (
+        f"round {current.number}: node {entry.group_rank} of {current.nodes}, {ranks} of {current.world}, "
+        f"master {current.master_address}:{current.master_port} ({current.reason})"
+    )
+    facts: dict[str, int | str] = {
+        "round": current.number,
+        "restarts": current.restarts,
+        "group_rank": entry.group_rank,
+        "nodes": current.nodes,
+    }
+    facts |= {"world": current.world, "reason": current.reason}
+    return started, (Note("round started", text, facts), StartWorkers(assignment))
+
+
+RULES = (
+    end,
+    follow_outcome,
+    give_up,
+    say_goodbye,
+    make_run,
+    adopt_run,
+    register,
+    tell_result,
+    campaign,
+    widen,
+    keep_run,
+    follow_round,
+)

@@ -1,0 +1,284 @@
+"""What agents tell each other through the store: versioned JSON, never pickle, and the keys it lies under."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
+
+from lattice.core.topology import RosterEntry
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one run."""
+
+    run_id: str
+
+    @property
+    def root(self) -> str:
+        """Give the prefix of everything that belongs to the run."""
+        return f"/lattice/{self.run_id}/"
+
+    @property
+    def control(self) -> str:
+        """Give the prefix that every agent watches."""
+        return f"{self.root}control/"
+
+    @property
+    def run(self) -> str:
+        """Give the key of the run record."""
+        return f"{self.control}run"
+
+    @property
+    def leader(self) -> str:
+        """Give the key whose creator leads."""
+        return f"{self.control}leader"
+
+    @property
+    def round(self) -> str:
+        """Give the key of the current round."""
+        return f"{self.control}round"
+
+    @property
+    def outcome(self) -> str:
+        """Give the key of the run's end."""
+        return f"{self.control}outcome"
+
+    @property
+    def nodes(self) -> str:
+        """Give the prefix of the node records."""
+        return f"{self.root}nodes/"
+
+    def node(self, incarnation: str) -> str:
+        """Give the key of one agent."""
+        return f"{self.nodes}{incarnation}"
+
+    def reports(self, number: int | None = None) -> str:
+        """Give the prefix of the reports of one round, or of all."""
+        return f"{self.root}reports/" if number is None else f"{self.root}reports/{number}/"
+
+    def report(self, number: int, incarnation: str) -> str:
+        """Give the key of one agent's report on one round."""
+        return f"{self.reports(number)}{incarnation}"
+
+    def rosters(self, number: int | None = None) -> str:
+        """Give the prefix of the roster parts of one round, or of all."""
+        return f"{self.root}rosters/" if number is None else f"{self.root}rosters/{number}/"
+
+    def roster(self, number: int, part: int) -> str:
+        """Give the key of one roster part."""
+        return f"{self.rosters(number)}{part}"
+
+
+class WrongRecordError(ValueError):
+    """A value in the store that this version of Lattice cannot read."""
+
+
+class Record:
+    """A value that is stored as JSON with a version."""
+
+    __slots__ = ()
+
+    def encode(self) -> bytes:
+        """Give the bytes to store."""
+        return json.dumps({"v": VERSION, **self._fields()}, separators=(",", ":")).encode()
+
+    def _fields(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """
+        Read stored bytes. Fields of a newer Lattice are ignored, so that versions may mix while nodes are replaced.
+
+        :raises WrongRecordError: if it isn't such a record
+        """
+        try:
+            fields = json.loads(data)
+            if fields.pop("v") != VERSION:
+                raise ValueError("version")
+            known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+            return cls._build({name: value for name, value in fields.items() if name in known})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WrongRecordError(f"not a {cls.__name__}: {data[:80]!r}") from error
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord(Record):
+    """Written by the first agent; the others must agree with it."""
+
+    uuid: str
+    minimum: int
+    maximum: int
+    max_restarts: int
+    lease: int
+    refill: bool = False
+    """whether it was written anew after the store lost everything: members may still come back with a round"""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord(Record):
+    """Who leads; bound to its node lease, guarded by its create revision."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord(Record):
+    """The current round, without its roster."""
+
+    SEALED: ClassVar[str] = "sealed"
+    STOPPING: ClassVar[str] = "stopping"
+
+    number: int
+    phase: str
+    restarts: int
+    reason: str
+    """why this round began (sealed) or ends (stopping), for people"""
+    master_address: str
+    master_port: int
+    nodes: int
+    world: int
+    parts: tuple[str, ...]
+    """the first incarnation of each roster part; parts are in order of incarnation"""
+    lost: tuple[str, ...] = ()
+    """stopping only: members that were lost or leaving when it was written"""
+    planned: bool = False
+    """stopping only: nothing went wrong, newcomers are let in; failures after that are only its echo"""
+    rebinds: int = 0
+    """rounds in a row that ended because the master port was taken"""
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        return cls(**{**fields, "parts": tuple(fields["parts"]), "lost": tuple(fields.get("lost", ()))})
+
+    def part_of(self, incarnation: str) -> int:
+        """Tell which roster part an agent is in, if it is in the round at all."""
+        return max(sum(1 for first in self.parts if first <= incarnation) - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord(Record):
+    """One failed worker."""
+
+    rank: int
+    local_rank: int
+    host: str
+    pid: int
+    code: int
+    """exit code; 0 if a signal ended it"""
+    signal: int = 0
+    message: str = ""
+    """the traceback, or the end of what it wrote to stderr"""
+    kind: str = "worker"
+    """worker; connection (it lost a peer); port (the master port was taken)"""
+    hint: str = ""
+    """what the user may want to try"""
+    log: str = ""
+    """where its output lies on its host"""
+
+    @property
+    def status(self) -> int:
+        """Give the exit code that the agent ends with."""
+        return 128 + self.signal if self.signal else self.code
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRecord(Record):
+    """How a round ended on one node: done, or failed."""
+
+    incarnation: str
+    failure: FailureRecord | None = None
+
+    @property
+    def done(self) -> bool:
+        """Tell whether all workers of the node exited 0."""
+        return self.failure is None
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        failure = fields.get("failure")
+        return cls(fields["incarnation"], FailureRecord(**failure) if failure else None)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRecord(Record):
+    """How the run ended."""
+
+    uuid: str
+    succeeded: bool
+    number: int
+    restarts: int
+    status: int
+    """the exit code of every agent"""
+    reason: str = ""
+    cause: FailureRecord | None = None
+    others: tuple[FailureRecord, ...] = ()
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        cause = fields.get("cause")
+        others = tuple(FailureRecord(**other) for other in fields.get("others", ()))
+        return cls(**{**fields, "cause": FailureRecord(**cause) if cause else None, "others": others})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord(Record):
+    """What one agent says of itself."""
+
+    READY: ClassVar[str] = "ready"
+    RUNNING: ClassVar[str] = "running"
+    STOPPED: ClassVar[str] = "stopped"
+    LEAVING: ClassVar[str] = "leaving"
+
+    uuid: str
+    """the run it takes part in; a straggler of an earlier run of the same id has another one"""
+    host: str
+    address: str
+    ports: tuple[int, ...]
+    """freshly reserved for the next round"""
+    workers: int
+    rank: int | None
+    """the group rank it asks for"""
+    state: str
+    round: int = 0
+    """the round it runs or has stopped"""
+    claim: RoundRecord | None = None
+    """the round it runs, sent only when it registers again: a store that lost everything is refilled from it"""
+    entry: RosterEntry | None = None
+    """its place in the claimed round"""
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        claim, entry = fields.get("claim"), fields.get("entry")
+        return cls(
+            **{
+                **fields,
+                "ports": tuple(fields["ports"]),
+                "claim": RoundRecord._build(claim) if claim else None,
+                "entry": roster_entry(entry) if entry else None,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RosterRecord(Record):
+    """One part of a round's roster, in order of incarnation."""
+
+    entries: tuple[RosterEntry, ...]
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        return cls(tuple(roster_entry(entry) for entry in fields["entries"]))
+
+
+def roster_entry(fields: dict[str, Any]) -> RosterEntry:
+    """Rebuild a roster entry from its JSON fields."""
+    return replace(RosterEntry(**fields), ports=tuple(fields["ports"]))

@@ -1,0 +1,157 @@
+"""The protocol of one agent: ``step(state, event) -> (state, effects)``; no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lattice.core import leader, member
+from lattice.core.events import (
+    Changed,
+    Connected,
+    Disconnected,
+    Effect,
+    Event,
+    Finish,
+    GoodbyeAsked,
+    Note,
+    ReadView,
+    RosterRead,
+    StoreFailed,
+    Ticked,
+    Viewed,
+    WorkersDone,
+    WorkersFailed,
+    WorkersStopped,
+    Written,
+)
+from lattice.core.records import ReportRecord
+from lattice.core.spec import Policy
+from lattice.core.state import Identity, Move, Place, State, View, Workers, changed
+
+RULES: tuple[Callable[[State], Move | None], ...] = (*member.RULES, *leader.RULES)
+"""tried in order after every event, until none applies"""
+
+
+def begin(me: Identity, policy: Policy, ports: tuple[int, ...], now: float) -> State:
+    """
+    Give the state of an agent that has just started.
+
+    :param ports: reserved for its first round
+    :param now: the moment, on the clock that its events use
+    """
+    return State(me, policy, now, View(me.keys), ports, started=now)
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+    """
+    Take one event and decide.
+
+    :return: the next state, and what is to be done, in this order
+    """
+    if state.finished:
+        return state, ()
+    state, effects = absorb(replace(state, now=max(state.now, event.at)), event)
+    collected = list(effects)
+    for _ in range(100):
+        move = next((move for rule in RULES if (move := rule(state)) is not None), None)
+        if move is None:
+            return state, tuple(collected)
+        state, effects = move
+        collected.extend(effects)
+        if state.finished:
+            return state, tuple(collected)
+    raise AssertionError(f"the rules do not come to rest: {collected[-5:]} in {state}")
+
+
+def deadline(state: State) -> float | None:
+    """Tell when the passing of time alone may change something: the shell sends Ticked then."""
+    moments = [*member.moments(state), *leader.moments(state)]
+    return min((moment for moment in moments if moment > state.now), default=None)
+
+
+def absorb(state: State, event: Event) -> Move:
+    """Note what happened, without deciding anything."""
+    match event:
+        case Ticked():
+            return state, ()
+        case Connected():
+            return _connected(state, event), ()
+        case Disconnected(reason=reason):
+            return _disconnected(state, reason)
+        case StoreFailed(reason=reason):
+            return replace(state, ending=state.ending or Finish(1, reason, event="store refused")), ()
+        case Viewed(whole=whole, items=items, revision=revision):
+            view = changed(View(state.keys, whole), items, revision)
+            return replace(state, view=view, pending=state.pending - {"view"}, awaited=0), ()
+        case Changed(batch=batch):
+            view = changed(state.view, batch.changes, batch.revision)
+            return leader.watched(replace(state, view=view), came=view.nodes.keys() - state.view.nodes.keys()), ()
+        case Written():
+            return _written(state, event)
+        case RosterRead(number=number, entries=entries):
+            mine = next((entry for entry in entries if entry.incarnation == state.me.incarnation), None)
+            members = tuple(sorted(entries, key=lambda entry: entry.group_rank)) if state.me.whole_roster else ()
+            return replace(state, place=Place(number, mine, members), pending=state.pending - {"roster"}), ()
+        case WorkersFailed(failure=failure):
+            report = ReportRecord(state.me.incarnation, failure)
+            return replace(state, workers=Workers.STOPPING, report=report, report_sent=False), ()
+        case WorkersDone():
+            report = ReportRecord(state.me.incarnation)
+            return replace(state, workers=Workers.DONE, report=report, report_sent=False), ()
+        case WorkersStopped(ports=ports):
+            return replace(state, workers=Workers.IDLE, ports=ports), ()
+        case GoodbyeAsked(signal=signal):
+            text = "leaving: stopping the workers and telling the others"
+            return replace(state, leaving=signal), (Note("goodbye asked", text, {"signal": signal}),)
+        case _:
+            raise TypeError(f"not an event: {event!r}")
+
+
+def _connected(state: State, event: Connected) -> State:
+    again = state.round is not None
+    return replace(
+        state,
+        lease=event.lease,
+        since=event.at,
+        trouble="",
+        met=True,
+        view=changed(View(state.keys), event.items, event.revision),
+        pending=frozenset(),
+        awaited=0,
+        kept=0,
+        emptied=state.emptied or (event.emptied and bool(state.uuid)),
+        sent=None,
+        claiming=again,
+        report_sent=False,
+        place=None,
+        leading=None,
+    )
+
+
+def _disconnected(state: State, reason: str) -> Move:
+    first = state.lease is not None or state.since is None
+    lost = replace(
+        state,
+        lease=None,
+        since=state.now if first else state.since,
+        trouble=reason,
+        pending=frozenset(),
+        leading=None,
+    )
+    if not state.met:
+        patience = f"trying for {state.policy.connect_timeout:g}s"
+    elif state.workers is Workers.RUNNING:
+        patience = f"workers go on for {member.grace(state):g}s without it"
+    else:
+        patience = f"trying for {member.grace(state):g}s"
+    return lost, (Note("store lost", f"{reason}; {patience}", {"reason": reason}),) if first else ()
+
+
+def _written(state: State, event: Written) -> Move:
+    state = replace(state, pending=state.pending - {event.tag})
+    if event.succeeded:
+        return replace(state, awaited=max(state.awaited, event.revision)), ()
+    # Somebody else was faster: look again before deciding anything.
+    state = replace(state, sent=None, report_sent=False, pending=state.pending | {"view"})
+    return state, (ReadView(state.view.whole),)

@@ -1,0 +1,271 @@
+"""What one agent knows: of the store, of its own workers, and, while it leads, of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from lattice.core.events import Effect, Finish, Write
+from lattice.core.keyspace import KeyValue, Removed, Transaction
+from lattice.core.records import (
+    Keys,
+    LeaderRecord,
+    NodeRecord,
+    OutcomeRecord,
+    Record,
+    ReportRecord,
+    RosterRecord,
+    RoundRecord,
+    RunRecord,
+    WrongRecordError,
+)
+from lattice.core.spec import Policy
+from lattice.core.topology import RosterEntry
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[R]):
+    """A record as the store has it."""
+
+    record: R
+    created: int
+    modified: int
+
+
+NOTHING: Mapping[str, Seen[Record]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The part of the store that is watched, at one revision: records by key."""
+
+    keys: Keys
+    whole: bool = False
+    revision: int = 0
+    control: Mapping[str, Seen[Record]] = NOTHING
+    nodes: Mapping[str, Seen[NodeRecord]] = field(default_factory=dict)
+    """by incarnation; empty unless the whole run is watched, like the two below"""
+    reports: Mapping[tuple[int, str], Seen[ReportRecord]] = field(default_factory=dict)
+    """by round and incarnation"""
+    rosters: Mapping[tuple[int, int], RosterRecord] = field(default_factory=dict)
+    """by round and part"""
+
+    @property
+    def run(self) -> Seen[RunRecord] | None:
+        """Give the run record."""
+        return self.control.get(self.keys.run)  # type: ignore[return-value]
+
+    @property
+    def leader(self) -> Seen[LeaderRecord] | None:
+        """Give the leader record."""
+        return self.control.get(self.keys.leader)  # type: ignore[return-value]
+
+    @property
+    def round(self) -> Seen[RoundRecord] | None:
+        """Give the current round."""
+        return self.control.get(self.keys.round)  # type: ignore[return-value]
+
+    @property
+    def outcome(self) -> Seen[OutcomeRecord] | None:
+        """Give the end of the run."""
+        return self.control.get(self.keys.outcome)  # type: ignore[return-value]
+
+
+def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) -> View:
+    """Give the view after some changes."""
+    control, nodes, reports, rosters = dict(view.control), view.nodes, view.reports, view.rosters
+    keys = view.keys
+    kinds: dict[str, type[Record]] = {
+        keys.run: RunRecord,
+        keys.leader: LeaderRecord,
+        keys.round: RoundRecord,
+        keys.outcome: OutcomeRecord,
+    }
+    for change in changes:
+        key = change.key
+        try:
+            if key in kinds:
+                _update(control, key, change, kinds[key])
+            elif key.startswith(keys.nodes):
+                nodes = dict(nodes) if nodes is view.nodes else nodes
+                _update(nodes, key.removeprefix(keys.nodes), change, NodeRecord)
+            elif key.startswith(keys.reports()):
+                reports = dict(reports) if reports is view.reports else reports
+                number, _, incarnation = key.removeprefix(keys.reports()).partition("/")
+                _update(reports, (int(number), incarnation), change, ReportRecord)
+            elif key.startswith(keys.rosters()):
+                rosters = dict(rosters) if rosters is view.rosters else rosters
+                number, _, part = key.removeprefix(keys.rosters()).partition("/")
+                if isinstance(change, Removed):
+                    rosters.pop((int(number), int(part)), None)  # type: ignore[attr-defined]
+                else:
+                    rosters[int(number), int(part)] = RosterRecord.decode(change.value)  # type: ignore[index]
+        except (WrongRecordError, ValueError):
+            continue  # somebody else's key, or a newer Lattice's: not ours to judge
+    return replace(
+        view,
+        revision=max(view.revision, revision),
+        control=control,
+        nodes=nodes,
+        reports=reports,
+        rosters=rosters,
+    )
+
+
+def _update(target, key, change, kind) -> None:  # type: ignore[no-untyped-def]
+    if isinstance(change, Removed):
+        target.pop(key, None)
+    else:
+        target[key] = Seen(kind.decode(change.value), change.create_revision, change.mod_revision)
+
+
+class Workers(Enum):
+    """What this node's workers do."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the roster of a round says of this node."""
+
+    number: int
+    entry: RosterEntry | None
+    """None: not in that round"""
+    members: tuple[RosterEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What this agent is."""
+
+    run_id: str
+    incarnation: str
+    host: str
+    address: str
+    workers: int
+    role: str = "default"
+    rank: int | None = None
+    whole_roster: bool = False
+
+    @property
+    def keys(self) -> Keys:
+        """Give the keys of its run."""
+        return Keys(self.run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """What only a leader keeps in mind; a new leader begins anew."""
+
+    since: float
+    joined_at: float
+    """when the last node came"""
+    waiting_since: float | None = None
+    """since when there are fewer nodes than the minimum"""
+    patient: bool = True
+    """whether the next round gives a last call"""
+    number: int = 0
+    """the round that the four below are about"""
+    sealed_at: float = 0.0
+    ended_at: float | None = None
+    lost: frozenset[str] = frozenset()
+    """members that were lost or leaving at some moment of the round"""
+    grew_at: float | None = None
+    """when the last round that only admitted newcomers was begun"""
+    fast: int = 0
+    """short rounds in a row"""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One agent at one moment."""
+
+    me: Identity
+    policy: Policy
+    now: float
+    view: View
+    ports: tuple[int, ...]
+    started: float = 0.0
+    # the store
+    lease: int | None = None
+    """this node's lease; None while the store is out of reach"""
+    since: float | None = None
+    """since when the store has answered without a break, or has been out of reach; None before the first try"""
+    trouble: str = ""
+    """why the store is out of reach"""
+    met: bool = False
+    """whether the store ever answered"""
+    pending: frozenset[str] = frozenset()
+    """writes and reads that are under way"""
+    kept: int = 0
+    """the run lease that this agent keeps alive"""
+    awaited: int = 0
+    """a write of ours was applied at this revision: the leader decides nothing before it is seen"""
+    # the run
+    uuid: str = ""
+    """the run that this agent takes part in"""
+    made: int = 0
+    """how many runs this agent has begun"""
+    emptied: bool = False
+    """whether the store lost everything and this agent is refilling it"""
+    found_dead: bool = False
+    """whether there was a run without a leader when this agent came"""
+    # this node
+    sent: NodeRecord | None = None
+    """the node record as written in this session"""
+    claiming: bool = False
+    """whether node records carry the round (after a reconnection)"""
+    workers: Workers = Workers.IDLE
+    round: RoundRecord | None = None
+    """the last round that was started here"""
+    entry: RosterEntry | None = None
+    place: Place | None = None
+    report: ReportRecord | None = None
+    report_sent: bool = False
+    leaving: int | None = None
+    """the signal that asked for it"""
+    ending: Finish | None = None
+    """how to leave once the workers are stopped"""
+    finished: bool = False
+    told: str = ""
+    """the last thing said about waiting, so that it is said once"""
+    leading: Leading | None = None
+
+    @property
+    def keys(self) -> Keys:
+        """Give the keys of the run."""
+        return self.me.keys
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether this agent is the leader, as far as it knows."""
+        leader = self.view.leader
+        return self.lease is not None and leader is not None and leader.record.incarnation == self.me.incarnation
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether the store has answered long enough for absence to mean loss."""
+        return self.lease is not None and self.since is not None and self.now - self.since >= self.policy.lease_ttl
+
+
+Move = tuple[State, tuple[Effect, ...]]
+
+
+def lease_of(uuid: str, purpose: str) -> int:
+    """Give the id of a lease that belongs to a run, the same for everybody, so that granting it twice is harmless."""
+    return (int.from_bytes(sha256(f"{uuid}/{purpose}".encode()).digest()[:8]) >> 1) | 1
+
+
+def write(state: State, tag: str, *transactions: Transaction, grants: tuple[tuple[int, float], ...] = ()) -> Move:
+    """Begin a write; no other of the same tag begins before its answer."""
+    return replace(state, pending=state.pending | {tag}), (Write(tag, transactions, grants),)
