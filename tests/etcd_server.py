@@ -54,6 +54,11 @@ def listens(pid: int, port: int) -> bool:
     return False
 
 
+def _thread_states(pid: int) -> list[str]:
+    stats = [task / "stat" for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [stat.read_text().rsplit(")", 1)[1].split()[0] for stat in stats]
+
+
 class EtcdServer:
     """
     One etcd process on loopback with its own data directory.
@@ -122,6 +127,8 @@ class EtcdServer:
     def pause(self) -> None:
         """Stop it without closing anything: it accepts connections and never answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        # The signal is on its way when kill returns; a thread that still runs could answer one more request.
+        eventually(lambda: all(state == "T" for state in _thread_states(self.pid)))
 
     def resume(self) -> None:
         """Let a paused server go on."""

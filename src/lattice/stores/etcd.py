@@ -1,0 +1,141 @@
+"""The store contract on etcd's v3 API."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from lattice.core.keyspace import Commit, CreatedAt, KeyValue, Put, Snapshot, Transaction
+from lattice.core.keyvalue import check
+from lattice.stores import Sink
+from lattice.stores.etcd_client import EtcdClient
+from lattice.stores.etcd_messages import CREATE, EQUAL, MESSAGES, MOD
+from lattice.stores.etcd_reasons import Answered, refusal
+from lattice.stores.etcd_watch import Denied, EtcdWatch
+
+
+class EtcdStore:
+    """
+    etcd 3.4 or newer. Nothing is sent before the first call.
+
+    :param endpoints: hosts and ports of members, tried in turn
+    :param user: name of one of etcd's users, empty for none
+    :param cacert: path of the authority's certificate; it, or a certificate of our own, means TLS
+    :param cert: path of our certificate
+    :param key: path of our key
+    :param request_timeout: seconds after which a call without an answer fails
+    :raises UsageError: if a file cannot be read
+    """
+
+    def __init__(
+        self,
+        endpoints: tuple[tuple[str, int], ...],
+        user: str = "",
+        password: str = "",
+        cacert: str = "",
+        cert: str = "",
+        key: str = "",
+        request_timeout: float = 2.0,
+    ) -> None:
+        self._client = EtcdClient(endpoints, user, password, (cacert, cert, key), request_timeout)
+        self._lock = threading.Lock()
+        self._watches: set[EtcdWatch] = set()
+
+    def identity(self) -> str:
+        """
+        Name the data: etcd's cluster id.
+
+        An etcd that was wiped and started with the same options has the same id, but a lower revision.
+        """
+        return f"{self._client.call('Range', key=b'/lattice/', keys_only=True).header.cluster_id:x}"
+
+    def read(self, key: str, *, prefix: bool = False) -> Snapshot:
+        """Read one key, or everything that begins with it. Linearizable."""
+        start, end = _span(key, prefix)
+        response = self._client.call("Range", key=start, range_end=end)
+        items = [
+            KeyValue(kv.key.decode(errors="replace"), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+            for kv in response.kvs
+        ]
+        return Snapshot(tuple(items), response.header.revision)
+
+    def commit(self, transaction: Transaction) -> Commit:
+        """Apply a transaction if its guards hold."""
+        check(transaction)
+        compare = []
+        for guard in transaction.guards:
+            if isinstance(guard, CreatedAt):
+                target = {"target": CREATE, "create_revision": guard.revision}
+            else:
+                target = {"target": MOD, "mod_revision": guard.revision}
+            compare.append(MESSAGES["Compare"](result=EQUAL, key=guard.key.encode(), **target))
+        success = []
+        for operation in transaction.operations:
+            if isinstance(operation, Put):
+                put = {"key": operation.key.encode(), "value": operation.value, "lease": operation.lease}
+                success.append(MESSAGES["RequestOp"](request_put=put))
+            else:
+                start, end = _span(operation.key, operation.prefix)
+                success.append(MESSAGES["RequestOp"](request_delete_range={"key": start, "range_end": end}))
+        response = self._client.call("Txn", compare=compare, success=success)
+        return Commit(response.succeeded, response.header.revision)
+
+    def watch(self, prefix: str, after: int, sink: Sink) -> EtcdWatch:
+        """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
+        start, end = _span(prefix, True)
+        watch = EtcdWatch(self._client, self._client.stream("Watch"), sink)
+        try:
+            watch.begin(start, end, after + 1)
+        except Denied:
+            # etcd 3.4 says the same of a login that has expired as of a user who may not read.
+            watch = EtcdWatch(self._client, self._client.stream("Watch", fresh_login=True), sink)
+            try:
+                watch.begin(start, end, after + 1)
+            except Denied as error:
+                raise (refusal(watch.endpoint, error.text) or error) from None
+        with self._lock:
+            self._watches = {running for running in self._watches if not running.over} | {watch}
+        return watch
+
+    def grant(self, ttl: float, lease: int = 0) -> int:
+        """Make a lease of whole seconds, or keep the one of that id. etcd raises a ttl below its minimum of about 2."""
+        try:
+            return int(self._client.call("LeaseGrant", ttl=max(1, math.ceil(ttl)), id=lease).id)
+        except Answered as error:
+            if error.code != "FAILED_PRECONDITION":
+                raise
+            return lease
+
+    def keep_alive(self, lease: int) -> float:
+        """Renew a lease and tell the seconds it now has, 0 if there is no such lease."""
+        return float(max(0, self._client.call("LeaseKeepAlive", id=lease).ttl))
+
+    def remaining(self, lease: int) -> float:
+        """Tell how many seconds a lease has left, 0 if there is no such lease."""
+        return float(max(0, self._client.call("LeaseTimeToLive", id=lease).ttl))
+
+    def revoke(self, lease: int) -> None:
+        """End a lease with all its keys; one that does not exist is fine."""
+        try:
+            self._client.call("LeaseRevoke", id=lease)
+        except Answered as error:
+            if error.code != "NOT_FOUND":
+                raise
+
+    def close(self) -> None:
+        """End all watches and the connection. Leases stay until they lapse."""
+        with self._lock:
+            watches, self._watches = self._watches, set()
+        for watch in watches:
+            watch.cancel()
+        self._client.close()
+
+
+def _span(key: str, prefix: bool) -> tuple[bytes, bytes]:
+    start = key.encode()
+    if not prefix:
+        return start, b""
+    if not start:
+        return b"\0", b"\0"
+    # No UTF-8 text contains 0xff, so the last byte can always be raised.
+    return start, start[:-1] + bytes((start[-1] + 1,))
