@@ -13,6 +13,12 @@ class UsageError(LatticeError):
     exit_code = 2
 
 
+class WorkerNotStarted(LatticeError):
+    """A worker's program could not be executed: not there (127), or there and not executable (126), as shells say."""
+
+    exit_code = 126
+
+
 class StoreUnavailable(LatticeError):
     """
     The store did not answer: worth another try, perhaps at another endpoint.
