@@ -19,7 +19,7 @@ guard = Guard()
 environ = {"PATH": os.environ["PATH"], "LATTICE_AGENT": sys.argv[1]}
 script = '''
 echo $$ > "$0.$1.worker"
-sleep 1000 & echo $! > "$0.$1.child"
+env -i sleep 1000 & echo $! > "$0.$1.child"
 setsid sleep 1000 & echo $! > "$0.$1.setsid"
 (setsid sh -c 'trap "" TERM HUP INT; sleep 1000 & echo $! > "$1"; wait' sh "$0.$1.orphan" &)
 if [ $1 = ended ]; then exit 0; fi
