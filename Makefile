@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DONE := $(VENV)/done
 APT := etcd-server etcd-client iproute2 util-linux openssl procps make
 
-.PHONY: help demo test system check docs soak bench wheel release clean
+.PHONY: help demo test system check docs soak bench wheel release build upload clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -53,12 +53,19 @@ bench: $(DONE)/dev ## compare with torchrun of the installed torch, side by side
 	$(BIN)/python -m benchmarks
 
 wheel: $(DONE)/dev ## build the wheel and the source archive in dist/
-	rm -rf dist build
-	$(BIN)/python -m build --quiet --outdir dist .
-	$(BIN)/twine check --strict dist/*
+	@$(MAKE) --no-print-directory build
 
-release: wheel ## build, check and upload to the index REPOSITORY of ~/.pypirc
-	$(BIN)/twine upload --non-interactive --disable-progress-bar --repository $(REPOSITORY) dist/*
+release: $(DONE)/dev ## build, check and upload to the index REPOSITORY of ~/.pypirc
+	@$(MAKE) --no-print-directory upload
+
+# The same without the set-up, for an environment that has all of it.
+build:
+	rm -rf dist build
+	$(BIN)/python -m build $(BUILD_OPTIONS) --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+
+upload: build
+	$(BIN)/python -m twine upload --non-interactive --disable-progress-bar --repository $(REPOSITORY) dist/*
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
