@@ -61,8 +61,10 @@ class StoreSpec:
     """memory, etcd, or embedded (node 0 serves its own store)"""
     endpoints: tuple[tuple[str, int], ...] = ()
     """addresses of the store, tried in turn"""
-    serve: bool = False
-    """embedded only: whether this agent is the one that serves the store"""
+    serve: bool | None = False
+    """embedded only: whether this agent serves the store; None for whichever agent here takes the port first"""
+    tls: bool = False
+    """etcd only: whether to speak TLS; without ``cacert`` the certificates of the system are trusted"""
     user: str = ""
     password: str = field(default="", repr=False)
     cacert: str = ""
@@ -107,3 +109,5 @@ class AgentSpec:
     """seconds between SIGTERM and SIGKILL for workers, on every path"""
     notices: tuple[str, ...] = ()
     """lines to print once at the start, such as options that have no purpose here"""
+    strip: frozenset[str] = frozenset()
+    """variables that set options: removed from the workers' environment, so that an agent inside does not obey them"""

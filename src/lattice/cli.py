@@ -1,0 +1,126 @@
+"""The ``lattice`` command: it finds the subcommand, and turns every error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from lattice.core.spec import AgentSpec
+from lattice.errors import LatticeError, UsageError
+
+OVERVIEW = """\
+usage: lattice COMMAND ...
+
+Runs distributed training anywhere and keeps it running.
+
+commands:
+  run        run the workers of this node: lattice run train.py
+  torchrun   the same with the defaults of torchrun: change the first word
+  etcd       start an etcd for the nodes to meet at
+  version    print the version
+  help       print this, or the help of a command: lattice help run
+"""
+
+Runner = Callable[[AgentSpec], int]
+
+
+def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
+    """
+    Run a subcommand.
+
+    :param argv: the words after ``lattice``; those of this process if None
+    :param runner: what to do with the specification of an agent; None for the agent itself
+    :return: the exit code
+    """
+    return _guarded(lambda: _dispatch(list(sys.argv[1:] if argv is None else argv), runner or _run_agent))
+
+
+def run(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
+    """
+    Run ``lattice run``, which ``python -m lattice.torch.run`` is.
+
+    :param argv: options, entry point and arguments; those of this process if None
+    :param runner: what to do with the specification of an agent; None for the agent itself
+    :return: the exit code
+    """
+    return main(["run", *(sys.argv[1:] if argv is None else argv)], runner)
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    try:
+        return command()
+    except LatticeError as error:
+        print(f"lattice: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; without this the interpreter complains once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("lattice: this is a fault of Lattice itself; please report it with the lines above", file=sys.stderr)
+        return 70
+
+
+def _dispatch(words: list[str], runner: Runner) -> int:
+    match words:
+        case [("run" | "torchrun") as name, *rest]:
+            return _run(name, rest, runner)
+        case ["etcd", *rest]:
+            from lattice.etcd_command import etcd_command
+
+            return etcd_command(rest)
+        case ["version" | "--version" | "-V", *_]:
+            return _print_version()
+        case ["help", name, *_]:
+            return _dispatch([name, "--help"], runner)
+        case ["help" | "--help" | "-h", *_]:
+            print(OVERVIEW, end="", flush=True)
+            return 0
+        case []:
+            print(OVERVIEW, end="", file=sys.stderr)
+            return 2
+        case [name, *_]:
+            raise UsageError(f"unknown command {name!r}; there are run, torchrun, etcd, version and help")
+    raise AssertionError(words)
+
+
+def _run(name: str, words: list[str], runner: Runner) -> int:
+    from lattice.options.parsing import RUN, TORCHRUN, HelpAsked, VersionAsked, parse
+
+    dialect = TORCHRUN if name == "torchrun" else RUN
+    try:
+        parsed = parse(words, os.environ, dialect)
+    except HelpAsked:
+        from lattice.options.help import run_help
+
+        print(run_help(dialect), end="", flush=True)
+        return 0
+    except VersionAsked:
+        return _print_version()
+    from lattice.options.facts import Machine
+    from lattice.options.meaning import agent_spec
+
+    return runner(agent_spec(parsed, Machine()))
+
+
+def _run_agent(spec: AgentSpec) -> int:
+    from lattice.agent.run import run as run_agent  # last, so that help and usage errors come at once
+
+    return run_agent(spec)
+
+
+def _print_version() -> int:
+    from lattice import __version__
+
+    print(f"lattice {__version__}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Where the agents of a run meet and under which name, decided from what the user gave and what was left out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from lattice.core.spec import NodeRange, StoreSpec
+from lattice.errors import UsageError
+from lattice.options.conf import Conf
+from lattice.options.facts import Machine, loopback
+from lattice.options.parsing import Parsed
+from lattice.options.table import (
+    MASTER_ADDR,
+    MASTER_PORT,
+    NNODES,
+    NODE_RANK,
+    RDZV_BACKEND,
+    RDZV_CLIENT_SERVICE_HOST,
+    RDZV_CLIENT_SERVICE_PORT,
+    RDZV_CONF,
+    RDZV_ENDPOINT,
+    RDZV_ID,
+    RDZV_PASSWORD,
+    STANDALONE,
+)
+
+ETCD_PORT = 2379
+EMBEDDED = ("embedded", "c10d", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A run's name and its store."""
+
+    run_id: str
+    store: StoreSpec
+    notices: tuple[str, ...] = ()
+
+
+def meeting(parsed: Parsed, conf: Conf, machine: Machine) -> Meeting:
+    """
+    Decide where this agent meets the others.
+
+    :param parsed: what the user said
+    :param conf: what rdzv_conf says
+    :param machine: who serves an embedded store is a question of which machine this is
+    :raises UsageError: where options contradict each other or one is missing
+    """
+    nodes, backend = parsed[NNODES], _backend(parsed)
+    if parsed[STANDALONE]:
+        return _standalone(parsed, nodes, machine)
+    pointed = parsed.has(RDZV_ENDPOINT) or _service(parsed)
+    if backend == "memory" and nodes.maximum > 1:
+        raise UsageError(
+            f"{RDZV_BACKEND.title} is memory, which is for one node, and {NNODES.title} is {nodes}; "
+            "use etcd or embedded, or one node"
+        )
+    if nodes.maximum == 1 and (backend == "memory" or backend in EMBEDDED or not (pointed or parsed.has(RDZV_BACKEND))):
+        return _alone(parsed, machine)
+    if backend in EMBEDDED:
+        return _embedded(parsed, conf, backend, machine)
+    return _etcd(parsed, conf, nodes, machine)
+
+
+def _backend(parsed: Parsed) -> str:
+    """Give the backend; whoever writes master_addr and nothing else about the store means static, as with torchrun."""
+    others = parsed.has(RDZV_BACKEND) or parsed.has(RDZV_ENDPOINT) or _service(parsed)
+    return "static" if parsed.has(MASTER_ADDR) and not others else parsed[RDZV_BACKEND]
+
+
+def _service(parsed: Parsed) -> bool:
+    return parsed.has(RDZV_CLIENT_SERVICE_HOST) or parsed.has(RDZV_CLIENT_SERVICE_PORT)
+
+
+def _standalone(parsed: Parsed, nodes: NodeRange, machine: Machine) -> Meeting:
+    if nodes.maximum > 1:
+        raise UsageError(f"{STANDALONE.title} means one node, and {NNODES.title} is {nodes}; give only one of them")
+    unused = [
+        option.name
+        for option in (RDZV_BACKEND, RDZV_ENDPOINT, RDZV_CLIENT_SERVICE_HOST, RDZV_CLIENT_SERVICE_PORT, MASTER_ADDR)
+        if option.name in parsed.given and not parsed.given[option.name].source.startswith("LATTICE_")
+    ]
+    found = _alone(parsed, machine)
+    notice = f"--standalone: no use for {', '.join('--' + name for name in unused)}"
+    return Meeting(found.run_id, found.store, found.notices + ((notice,) if unused else ()))
+
+
+def _alone(parsed: Parsed, machine: Machine) -> Meeting:
+    run_id, notices = _own_run_id(parsed, machine)
+    return Meeting(run_id, StoreSpec("memory"), notices)
+
+
+def _own_run_id(parsed: Parsed, machine: Machine) -> tuple[str, tuple[str, ...]]:
+    if parsed.has(RDZV_ID):
+        return parsed[RDZV_ID], ()
+    name = machine.made_up_name()
+    return name, (f"run id {name}, made up; --rdzv_id ({RDZV_ID.variable}) sets it",)
+
+
+def _shared_run_id(parsed: Parsed) -> str:
+    if not parsed.has(RDZV_ID):
+        raise UsageError(
+            f"{RDZV_ID.title} is missing: with {NNODES.title} {parsed[NNODES]} every node needs the same id for the "
+            "run, such as --rdzv_id my-run"
+        )
+    return parsed[RDZV_ID]
+
+
+def _etcd(parsed: Parsed, conf: Conf, nodes: NodeRange, machine: Machine) -> Meeting:
+    shared = nodes.maximum > 1
+    run_id, notices = (_shared_run_id(parsed), ()) if shared else _own_run_id(parsed, machine)
+    endpoints = parsed[RDZV_ENDPOINT] or ((parsed[RDZV_CLIENT_SERVICE_HOST], parsed[RDZV_CLIENT_SERVICE_PORT]),)
+    if any(port == 0 for _, port in endpoints):
+        raise UsageError(f"{RDZV_ENDPOINT.title} has port 0; give the port of etcd, usually {ETCD_PORT}")
+    if parsed.has(MASTER_ADDR):
+        notices += ("--master_addr has no purpose with etcd: the nodes agree on a master in every round",)
+    user, password = conf.text("user"), parsed[RDZV_PASSWORD] or conf.text("password")
+    if bool(user) != bool(password):
+        missing = RDZV_PASSWORD.title if user else f"the key user of {RDZV_CONF.title}"
+        raise UsageError(f"etcd takes a user and a password: {missing} is missing")
+    cacert, cert, key = _certificates(conf)
+    return Meeting(
+        run_id,
+        StoreSpec(
+            "etcd",
+            tuple((host, ETCD_PORT if port is None else port) for host, port in endpoints),
+            user=user,
+            password=password,
+            tls=conf.text("protocol") == "https" or bool(cacert or cert),
+            cacert=cacert,
+            cert=cert,
+            key=key,
+            request_timeout=conf.number("request_timeout"),
+        ),
+        notices,
+    )
+
+
+def _certificates(conf: Conf) -> tuple[str, str, str]:
+    cacert, cert, key = conf.text("cacert"), conf.text("cert"), conf.text("key")
+    if bool(cert) != bool(key):
+        raise UsageError(f"{RDZV_CONF.title}: cert and key go together; one of them is missing")
+    for name, file in (("cacert", cacert), ("cert", cert), ("key", key)):
+        if file and not os.access(file, os.R_OK):
+            raise UsageError(f"{RDZV_CONF.title}: {name} is {file!r}; accepted: a file that can be read")
+    return cacert, cert, key
+
+
+def _embedded(parsed: Parsed, conf: Conf, backend: str, machine: Machine) -> Meeting:
+    host, port, notices = _embedded_endpoint(parsed, backend)
+    # An embedded store serves one run, so its address says enough where torchrun asks for no id.
+    named = parsed.has(RDZV_ID) or backend == "embedded"
+    run_id = _shared_run_id(parsed) if named else f"none-{host.replace(':', '.')}-{port}"
+    password = parsed[RDZV_PASSWORD] or conf.text("password")
+    if not password and not loopback(host):
+        notices += (
+            f"WARNING: whoever reaches {host} port {port} and guesses the run id can join this run; "
+            f"set {RDZV_PASSWORD.variable} to the same secret on every node",
+        )
+    store = StoreSpec(
+        "embedded",
+        ((host, port),),
+        serve=_serves(parsed[NODE_RANK], conf.switch("is_host"), host, machine),
+        password=password or f"run {run_id}",
+        request_timeout=conf.number("request_timeout"),
+    )
+    return Meeting(run_id, store, notices)
+
+
+def _embedded_endpoint(parsed: Parsed, backend: str) -> tuple[str, int, tuple[str, ...]]:
+    notices: tuple[str, ...] = ()
+    endpoints = parsed[RDZV_ENDPOINT]
+    if len(endpoints) > 1:
+        raise UsageError(f"{RDZV_ENDPOINT.title} has {len(endpoints)} addresses; an embedded store has one, node 0's")
+    if not endpoints and (parsed.has(MASTER_ADDR) or backend == "static"):
+        host = parsed[MASTER_ADDR] or "127.0.0.1"
+        endpoints = ((host, parsed[MASTER_PORT]),)
+        if not parsed.has(MASTER_ADDR):
+            notices = (f"no --master_addr ({MASTER_ADDR.variable}): all nodes are taken to be on this machine",)
+    if not endpoints:
+        raise UsageError(
+            f"{RDZV_ENDPOINT.title} is missing: with {RDZV_BACKEND.title} {backend} every node needs the address of "
+            "node 0, such as --rdzv_endpoint node0:29500"
+        )
+    host, port = endpoints[0][0], endpoints[0][1]
+    port = parsed[MASTER_PORT] if port is None else port
+    if port == 0:
+        raise UsageError(
+            f"{RDZV_ENDPOINT.title} (or {MASTER_PORT.title}) has port 0; with {NNODES.title} {parsed[NNODES]} every "
+            "node must know the port, such as 29500"
+        )
+    return host, port, notices
+
+
+def _serves(node_rank: int | None, is_host: bool | None, host: str, machine: Machine) -> bool | None:
+    if node_rank is not None:
+        return node_rank == 0
+    if is_host is not None:
+        return is_host
+    # Several agents may share the machine that owns the address: the port decides among them.
+    return None if loopback(host) or machine.owns(host) else False

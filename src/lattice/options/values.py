@@ -1,0 +1,170 @@
+"""From the text of an option to its value; a text that is not accepted raises ValueError, its reader says where."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection
+
+from lattice.core.spec import NodeRange
+
+YEAR = 365 * 86400.0
+
+Endpoint = tuple[str, int | None]
+Streams = tuple[tuple[int | None, int], ...]
+
+
+def text(value: str) -> str:
+    """Take any text."""
+    return value
+
+
+def word(value: str) -> str:
+    """Take one word: no white space, nothing that cannot be printed, not empty."""
+    if not value or not value.isprintable() or any(letter.isspace() for letter in value):
+        raise ValueError
+    return value
+
+
+def one_of(choices: Collection[str]) -> Callable[[str], str]:
+    """Make a reader of one of these words."""
+
+    def choice(value: str) -> str:
+        if value not in choices:
+            raise ValueError
+        return value
+
+    return choice
+
+
+def switch(value: str) -> bool:
+    """Read yes or no in the usual spellings."""
+    match value.strip().lower():
+        case "1" | "true" | "t" | "yes" | "y" | "on":
+            return True
+        case "0" | "false" | "f" | "no" | "n" | "off" | "":
+            return False
+    raise ValueError
+
+
+def whole(minimum: int, maximum: int) -> Callable[[str], int]:
+    """Make a reader of a whole number in plain digits within bounds."""
+
+    def number(value: str) -> int:
+        digits = value.strip()
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
+            raise ValueError
+        if not minimum <= int(digits) <= maximum:
+            raise ValueError
+        return int(digits)
+
+    return number
+
+
+count = whole(0, 10**9)
+port = whole(0, 65535)
+
+
+def seconds(minimum: float = 0.0, *, integral: bool = False) -> Callable[[str], float]:
+    """Make a reader of a duration in seconds, at most a year."""
+
+    def duration(value: str) -> float:
+        number = float(value)
+        # The comparison is also false for nan.
+        if not minimum <= number <= YEAR or (integral and number != int(number)):
+            raise ValueError
+        return number
+
+    return duration
+
+
+def node_range(value: str) -> NodeRange:
+    """Read N or MIN:MAX."""
+    minimum, colon, maximum = value.partition(":")
+    positive = whole(1, 10**6)
+    nodes = NodeRange(positive(minimum), positive(maximum if colon else minimum))
+    if nodes.minimum > nodes.maximum:
+        raise ValueError
+    return nodes
+
+
+def workers(value: str) -> int | str:
+    """Read a number of workers, or what to count."""
+    return value if value in ("auto", "cpu", "gpu") else whole(1, 65536)(value)
+
+
+def node_rank(value: str) -> int | None:
+    """Read the rank that a node asks for, None if it does not mind."""
+    return None if value == "auto" else whole(0, 10**6)(value)
+
+
+def run_id(value: str) -> str:
+    """Read a run id: it becomes part of keys and of a folder's name."""
+    if word(value) in (".", "..") or "/" in value or len(value.encode()) > 200:
+        raise ValueError
+    return value
+
+
+def host(value: str) -> str:
+    """Read a host name or address; an IPv6 address may be in brackets."""
+    if value.startswith("[") and value.endswith("]"):
+        value = value[1:-1]
+        if ":" not in value:
+            raise ValueError
+    if value and (not word(value) or any(letter in "[]/,@" for letter in value)):
+        raise ValueError
+    return value
+
+
+def endpoint(value: str) -> Endpoint:
+    """Read HOST, HOST:PORT, [IPV6]:PORT or a bare IPv6 address."""
+    if value.startswith("["):
+        name, bracket, rest = value.partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError
+        return host(name + "]"), port(rest[1:]) if rest else None
+    name, colon, digits = value.rpartition(":")
+    if not colon or ":" in name:
+        return word(host(value)), None
+    return word(host(name)), port(digits)
+
+
+def endpoints(value: str) -> tuple[Endpoint, ...]:
+    """Read endpoints separated by commas."""
+    return tuple(endpoint(part.strip()) for part in value.split(",")) if value.strip() else ()
+
+
+def streams(value: str) -> Streams:
+    """Read which streams of which local ranks are meant: bits for all, or RANK:BITS pairs."""
+    bits = whole(0, 3)
+    if ":" not in value:
+        return ((None, bits(value)),) if bits(value) else ()
+    pairs = (pair.split(":") for pair in value.split(","))
+    return tuple((count(rank), bits(mask)) for rank, mask in pairs)
+
+
+def ranks(value: str) -> frozenset[int] | None:
+    """Read local ranks separated by commas; none at all means every rank."""
+    return frozenset(count(rank) for rank in value.split(",")) if value.strip() else None
+
+
+def signals(value: str) -> tuple[int, ...]:
+    """Read names of signals that a process can handle, separated by commas."""
+    numbers = []
+    for name in filter(None, (part.strip().upper() for part in value.split(","))):
+        known = signal.Signals.__members__.get(name if name.startswith("SIG") else f"SIG{name}")
+        # The kernel keeps two for itself, and a supervisor lives by SIGCHLD.
+        if known is None or known in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD):
+            raise ValueError
+        numbers.append(int(known))
+    return tuple(dict.fromkeys(numbers))
+
+
+def pairs(value: str) -> tuple[tuple[str, str], ...]:
+    """Read KEY=VALUE pairs separated by commas, in order."""
+    found = []
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        key, equals, content = (piece.strip() for piece in part.partition("="))
+        if not key or not equals or not content:
+            raise ValueError
+        found.append((key, content))
+    return tuple(found)
