@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
-from lattice.errors import LatticeError
+from lattice.core.spec import StoreSpec
+from lattice.errors import LatticeError, UsageError
 
 Sink = Callable[[Batch | LatticeError], None]
 """Where a watch puts what it sees, from any thread; an error is the last thing it puts."""
@@ -83,3 +84,33 @@ class Store(Protocol):
 
     def close(self) -> None:
         """End all watches and connections. Leases stay until they lapse."""
+
+
+def open_store(spec: StoreSpec, run_id: str) -> Store:
+    """
+    Open the store of a run. Only what the chosen backend needs is imported, and nothing is sent yet.
+
+    :param spec: backend, addresses and credentials
+    :param run_id: stands in for a password that was not given, with the embedded backend
+    :raises UsageError: if a file cannot be read, an address is missing, or the one to serve at cannot be had
+    """
+    match spec.backend:
+        case "memory":
+            from lattice.stores.memory import MemoryStore
+
+            return MemoryStore()
+        case "etcd":
+            from lattice.stores.etcd import EtcdStore
+
+            tls = (spec.cacert, spec.cert, spec.key)
+            return EtcdStore(spec.endpoints, spec.user, spec.password, *tls, request_timeout=spec.request_timeout)
+        case "embedded":
+            from lattice.stores.served import HostedStore, ServedStore
+            from lattice.stores.served_frames import secret_of
+
+            secret = secret_of(spec.password, run_id)
+            if spec.serve and spec.endpoints:
+                return HostedStore(*spec.endpoints[0], secret)
+            return ServedStore(spec.endpoints, secret, spec.request_timeout)
+    known = "memory, etcd, embedded"
+    raise UsageError(f"no store is called {spec.backend!r}. Set --rdzv_backend (LATTICE_RDZV_BACKEND) to {known}.")

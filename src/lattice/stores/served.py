@@ -1,0 +1,87 @@
+"""The store contract over a connection to another process; :mod:`~lattice.stores.served_frames` tells of the wire."""
+
+from __future__ import annotations
+
+import threading
+
+from lattice.core.keyspace import Commit, Snapshot, Transaction
+from lattice.errors import StoreUnavailable, UsageError
+from lattice.stores import Sink
+from lattice.stores.served_line import Line, ServedWatch, connect
+from lattice.stores.served_server import HostedStore, StoreServer
+from lattice.stores.served_values import dump_transaction, load_commit, load_snapshot
+
+__all__ = ["HostedStore", "ServedStore", "StoreServer"]
+
+
+class ServedStore:
+    """
+    A store that another process serves. A sink runs in the thread that reads the connection: it may cancel its watch,
+    but make no other call.
+
+    :param endpoints: hosts and ports, tried in turn
+    :param secret: what the server knows too
+    :param request_timeout: seconds after which a call without an answer fails
+    """
+
+    def __init__(self, endpoints: tuple[tuple[str, int], ...], secret: bytes, request_timeout: float = 2.0) -> None:
+        if not endpoints:
+            raise UsageError("no address of a store is given. Set --rdzv_endpoint HOST:PORT (LATTICE_RDZV_ENDPOINT).")
+        self._endpoints = endpoints
+        self._secret = secret
+        self._timeout = request_timeout
+        self._lock = threading.Lock()
+        self._line: Line | None = None
+        self._next = 0
+        self._closed = False
+
+    def identity(self) -> str:
+        """Name the data: that of the memory store behind it."""
+        return str(self._current().ask("identity"))
+
+    def read(self, key: str, *, prefix: bool = False) -> Snapshot:
+        """Read one key, or everything that begins with it."""
+        return load_snapshot(self._current().ask("read", key, prefix))
+
+    def commit(self, transaction: Transaction) -> Commit:
+        """Apply a transaction if its guards hold."""
+        return load_commit(self._current().ask("commit", *dump_transaction(transaction)))
+
+    def watch(self, prefix: str, after: int, sink: Sink) -> ServedWatch:
+        """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
+        return self._current().watch(prefix, after, sink)
+
+    def grant(self, ttl: float, lease: int = 0) -> int:
+        """Make a lease, or keep the one of that id."""
+        return int(self._current().ask("grant", ttl, lease))
+
+    def keep_alive(self, lease: int) -> float:
+        """Renew a lease and tell the seconds it now has, 0 if there is no such lease."""
+        return float(self._current().ask("keep_alive", lease))
+
+    def remaining(self, lease: int) -> float:
+        """Tell how many seconds a lease has left, 0 if there is no such lease."""
+        return float(self._current().ask("remaining", lease))
+
+    def revoke(self, lease: int) -> None:
+        """End a lease with all its keys."""
+        self._current().ask("revoke", lease)
+
+    def close(self) -> None:
+        """End all watches and the connection. Leases stay until they lapse."""
+        with self._lock:
+            self._closed = True
+            line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _current(self) -> Line:
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("the connection to the store is closed.")
+            if self._line is not None and self._line.broken is None:
+                return self._line
+            host, port = self._endpoints[self._next % len(self._endpoints)]
+            self._next += 1
+            self._line = connect(host, port, self._secret, self._timeout)
+            return self._line
