@@ -92,7 +92,7 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
 
     :param spec: backend, addresses and credentials
     :param run_id: stands in for a password that was not given, with the embedded backend
-    :raises UsageError: if a file cannot be read, an address is missing, or the one to serve at cannot be had
+    :raises UsageError: if a file cannot be read, or an address is missing
     """
     match spec.backend:
         case "memory":
@@ -105,12 +105,15 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
             tls = (spec.cacert, spec.cert, spec.key)
             return EtcdStore(spec.endpoints, spec.user, spec.password, *tls, request_timeout=spec.request_timeout)
         case "embedded":
-            from lattice.stores.served import HostedStore, ServedStore
-            from lattice.stores.served_frames import secret_of
+            from lattice.stores.served import ServedStore
 
-            secret = secret_of(spec.password, run_id)
-            if spec.serve and spec.endpoints:
-                return HostedStore(*spec.endpoints[0], secret)
-            return ServedStore(spec.endpoints, secret, spec.request_timeout)
+            return ServedStore(spec.endpoints, secret(spec, run_id), spec.request_timeout)
     known = "memory, etcd, embedded"
     raise UsageError(f"no store is called {spec.backend!r}. Set --rdzv_backend (LATTICE_RDZV_BACKEND) to {known}.")
+
+
+def secret(spec: StoreSpec, run_id: str) -> bytes:
+    """Make the secret of an embedded store: from its password, or else from the run's id, which stops only accidents."""
+    from lattice.stores.served_frames import secret_of
+
+    return secret_of(spec.password, run_id)

@@ -8,10 +8,10 @@ from lattice.core.keyspace import Commit, Snapshot, Transaction
 from lattice.errors import StoreUnavailable, UsageError
 from lattice.stores import Sink
 from lattice.stores.served_line import Line, ServedWatch, connect
-from lattice.stores.served_server import HostedStore, StoreServer
+from lattice.stores.served_server import StoreServer
 from lattice.stores.served_values import dump_transaction, load_commit, load_snapshot
 
-__all__ = ["HostedStore", "ServedStore", "StoreServer"]
+__all__ = ["ServedStore", "StoreServer"]
 
 
 class ServedStore:

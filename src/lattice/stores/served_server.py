@@ -272,26 +272,6 @@ class StoreServer:
             pass  # It has rung often enough to wake anybody, or the server is closed.
 
 
-class HostedStore(MemoryStore):
-    """
-    A memory store that is served to others for as long as it is open.
-
-    :param host: an address of this machine as others know it: unless it is loopback, all addresses are listened at,
-        because a machine's own name often means loopback to itself
-    """
-
-    def __init__(self, host: str, port: int, secret: bytes) -> None:
-        super().__init__()
-        loopback = host in ("localhost", "::1") or host.startswith("127.")
-        self._server = StoreServer(self, host if loopback else "", port, secret)
-        self.port = self._server.port
-
-    def close(self) -> None:
-        """End the service, then the store."""
-        self._server.close()
-        super().close()
-
-
 def _patience(strangers: list[Peer]) -> float | None:
     if not strangers:
         return None
