@@ -113,7 +113,7 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
 
 
 def secret(spec: StoreSpec, run_id: str) -> bytes:
-    """Make the secret of an embedded store: from its password, or else from the run's id, which stops only accidents."""
+    """Make the secret of an embedded store: from its password, or from the run's id, which keeps out only accidents."""
     from lattice.stores.served_frames import secret_of
 
     return secret_of(spec.password, run_id)
