@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from lattice.core.events import Effect, Finish, Write
@@ -38,9 +37,6 @@ class Seen(Generic[R]):
     modified: int
 
 
-NOTHING: Mapping[str, Seen[Record]] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class View:
     """The part of the store that is watched, at one revision: records by key."""
@@ -48,7 +44,7 @@ class View:
     keys: Keys
     whole: bool = False
     revision: int = 0
-    control: Mapping[str, Seen[Record]] = NOTHING
+    control: Mapping[str, Seen[Record]] = field(default_factory=dict)
     nodes: Mapping[str, Seen[NodeRecord]] = field(default_factory=dict)
     """by incarnation; empty unless the whole run is watched, like the two below"""
     reports: Mapping[tuple[int, str], Seen[ReportRecord]] = field(default_factory=dict)

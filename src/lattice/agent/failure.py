@@ -1,0 +1,72 @@
+"""Puts together what is known of a failed worker, for the report that every node prints."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from lattice.core import causes
+from lattice.core.records import FailureRecord
+from lattice.core.topology import Assignment
+from lattice.process.workers import Exit
+
+LONGEST = 8000
+"""characters of a message that are sent to the others; the log has all"""
+
+
+def describe_failure(
+    assignment: Assignment,
+    local_rank: int,
+    *,
+    pid: int,
+    ended: Exit,
+    stderr: str,
+    folder: Path,
+    framework: str,
+) -> FailureRecord:
+    """
+    Describe a worker's failure.
+
+    :param assignment: the round it was in
+    :param local_rank: which worker of this node
+    :param pid: its process, 0 if it never started
+    :param ended: its exit code or signal
+    :param stderr: the end of what it wrote to standard error
+    :param folder: where its logs are, and the error file if it wrote one
+    :param framework: which variables it was given
+    """
+    rank = assignment.entry.rank_offset + local_rank
+    message = causes.error_file_text(_read(folder / "error.json")) or causes.last_traceback(stderr) or _tail(stderr)
+    kind = "worker"
+    if rank == 0 and causes.is_bind_failure(message + stderr, assignment.master_port):
+        kind = "port"
+    elif ended.signal in (None, signal.SIGABRT) and causes.is_connection_error(message):
+        kind = "connection"
+    hint = ""
+    if framework == "generic" and causes.missing_rank(message):
+        hint = "the script wants RANK and the like; run it with --framework pytorch (LATTICE_FRAMEWORK)"
+    elif ended.signal == signal.SIGKILL:
+        hint = "SIGKILL that Lattice did not send is often the kernel out of memory: see dmesg on that host"
+    return FailureRecord(
+        rank=rank,
+        local_rank=local_rank,
+        host=assignment.entry.host,
+        pid=pid,
+        code=ended.code or 0,
+        signal=ended.signal or 0,
+        message=message[-LONGEST:],
+        kind=kind,
+        hint=hint,
+        log=str(folder),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.rstrip().splitlines()[-20:])

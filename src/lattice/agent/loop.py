@@ -1,0 +1,168 @@
+"""The agent: one inbox, one loop; events go into the core, effects come out and are performed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from selectors import EVENT_READ, BaseSelector
+
+from lattice.agent.group import WorkerGroup
+from lattice.agent.inbox import Inbox
+from lattice.agent.serving import RunStore
+from lattice.agent.session import Session, SessionConnected
+from lattice.core.events import (
+    Effect,
+    Event,
+    Finish,
+    GoodbyeAsked,
+    Note,
+    StartWorkers,
+    StopWorkers,
+    Ticked,
+    WorkersFailed,
+)
+from lattice.core.incident import describe
+from lattice.core.rendezvous import deadline, step
+from lattice.core.spec import AgentSpec
+from lattice.core.state import State, lease_of
+from lattice.environments.store import store_variables
+from lattice.process.spawning import Guard
+from lattice.telemetry.console import Console
+from lattice.telemetry.journal import Journal
+
+HOUSEKEEPING = 30.0
+"""seconds between two looks for orphans that running workers left"""
+
+
+class Loop:
+    """Runs until the core says how to leave."""
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        state: State,
+        inbox: Inbox,
+        session: Session,
+        served: RunStore,
+        group: WorkerGroup,
+        guard: Guard,
+        console: Console,
+        journal: Journal,
+        selector: BaseSelector,
+    ) -> None:
+        self._spec = spec
+        self._state = state
+        self._inbox = inbox
+        self._session = session
+        self._served = served
+        self._group = group
+        self._guard = guard
+        self._console = console
+        self._journal = journal
+        self._selector = selector
+        self._epoch = 0
+        self._goodbyes = 0
+        self._finish: Finish | None = None
+        self._next_housekeeping = time.monotonic() + HOUSEKEEPING
+
+    def run(self) -> Finish:
+        """
+        Take events until the end.
+
+        :return: how to leave
+        """
+        self._selector.register(self._inbox, EVENT_READ, lambda: None)
+        self._selector.register(self._guard, EVENT_READ, self._guard_died)
+        while self._finish is None:
+            for key, _ in self._selector.select(self._patience()):
+                key.data()
+            for event in self._inbox.take():
+                self._handle(event)
+            now = time.monotonic()
+            moment = deadline(self._state)
+            if moment is not None and moment <= now:
+                self._handle(Ticked(now))
+            if self._group.deadline is not None and self._group.deadline <= now:
+                self._group.tick()
+            if now >= self._next_housekeeping:
+                self._next_housekeeping = now + HOUSEKEEPING
+                self._guard.sweep(keep=self._group.living)
+        return self._finish
+
+    def signalled(self, number: int) -> None:
+        """A signal came: the first is a goodbye, the second means at once."""
+        self._goodbyes += 1
+        if self._goodbyes == 1:
+            self._inbox.put(GoodbyeAsked(time.monotonic(), number))
+        elif self._goodbyes == 2:
+            self._console.say(f"{signal.Signals(number).name} again: killing the workers at once")
+            self._group.hurry()
+
+    def _patience(self) -> float:
+        moments = [self._next_housekeeping, deadline(self._state), self._group.deadline]
+        return max(min(moment for moment in moments if moment is not None) - time.monotonic(), 0.0)
+
+    def _guard_died(self) -> None:
+        self._selector.unregister(self._guard)
+        self._guard.restart()
+        self._selector.register(self._guard, EVENT_READ, self._guard_died)
+        self._journal.write("guard replaced", pid=self._guard.pid)
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, SessionConnected):
+            self._epoch = event.epoch
+            if not self._state.met and not self._spec.local_addr:
+                # Known only now that the store's name has been resolved.
+                self._state = replace(self._state, me=replace(self._state.me, address=self._served.address()))
+            self._journal.write("store connected", lease=event.lease, revision=event.revision, emptied=event.emptied)
+        elif isinstance(event, WorkersFailed):
+            self._console.say(describe(event.failure))
+        self._state, effects = step(self._state, event)
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Note(event=name, text=text, facts=facts):
+                self._journal.write(name, **facts)
+                if text:
+                    self._console.say(text)
+            case StartWorkers(assignment=assignment):
+                lease = lease_of(self._state.uuid, "run")
+                known = store_variables(self._spec.store, lease) if self._spec.framework == "pytorch" else {}
+                self._group.start(assignment, known)
+            case StopWorkers(reason=reason):
+                self._journal.write("workers stopping", reason=reason)
+                self._group.stop()
+            case Finish():
+                self._finish = effect
+            case _:
+                self._session.perform(effect, self._epoch)
+
+
+class Signals:
+    """Turns signals into calls from the loop, so that a handler never interrupts anything."""
+
+    def __init__(self, numbers: tuple[int, ...], loop: Loop, selector: BaseSelector) -> None:
+        self._loop = loop
+        self._selector = selector
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        self._before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        selector.register(self._read, EVENT_READ, self._came)
+
+    def _came(self) -> None:
+        for number in os.read(self._read, 64):
+            if number in self._before:
+                self._loop.signalled(number)
+
+    def close(self) -> None:
+        """Put everything back as it was."""
+        self._selector.unregister(self._read)
+        signal.set_wakeup_fd(self._before_fd)
+        for number, handler in self._before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        os.close(self._read)
+        os.close(self._write)
