@@ -27,7 +27,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 demo: $(DONE)/package ## see a job survive a killed worker and a killed node (no root needed, about a minute)
-	@$(BIN)/python scripts/demo.py
+	@$(BIN)/python -m scripts.demo
 
 test: system $(DONE)/dev ## install what the tests need and run everything
 	@$(MAKE) --no-print-directory check
