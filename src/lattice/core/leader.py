@@ -278,7 +278,7 @@ def _form(
         return None  # a leader that goes leaves this to the next one
     if len(ready) < bounds.minimum:
         if leading.waiting_since is None:
-            text = f"round {number}: {len(ready)} of at least {bounds.minimum} nodes, waiting for more ({reason})"
+            text = f"round {number}: {len(ready)} of at least {bounds.minimum} nodes are here, waiting for more"
             waiting = replace(leading, waiting_since=state.now, patient=True)
             return replace(state, leading=waiting), (Note("waiting", text, {"round": number, "nodes": len(ready)}),)
         if state.now >= leading.waiting_since + policy.join_timeout:
@@ -317,7 +317,7 @@ def _form(
     state = replace(state, leading=replace(leading, fast=leading.fast + 1 if short else 0))
     state, effects = publishing.publish(state, record, cut, previous=number - 1)
     facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
-    text = f"round {number} sealed with {len(entries)} nodes and {record.world} workers ({reason})"
+    text = f"round {number} sealed: {len(entries)} nodes, {record.world} workers" if bounds.maximum > 1 else ""
     return state, (*effects, Note("round sealed", text, facts))
 
 

@@ -112,8 +112,14 @@ def make_run(state: State) -> Move | None:
         Transaction(tuple(puts), tuple(guards)),
         grants=((lease, state.policy.run_ttl),),
     )
-    text = f"run {state.me.run_id!r}: " + ("the store was emptied, writing the run anew" if refill else "begun")
+    text = f"run {state.me.run_id!r}: the store was emptied, writing the run anew" if refill else joining(state)
     return state, (*effects, Note("run refilled" if refill else "run begun", text, {"uuid": state.uuid}))
+
+
+def joining(state: State) -> str:
+    """Say that this node joins."""
+    workers = "1 worker" if state.me.workers == 1 else f"{state.me.workers} workers"
+    return f"joining run {state.me.run_id!r} ({state.policy.nodes} nodes) as {state.me.host} with {workers}"
 
 
 def adopt_run(state: State) -> Move | None:
@@ -129,8 +135,7 @@ def adopt_run(state: State) -> Move | None:
         dead = state.view.leader is None
         fresh = replace(state, uuid=run.record.uuid, found_dead=dead, round=None, entry=None, place=None, sent=None)
         fresh = replace(fresh, report=None, claiming=False, emptied=False)
-        text = f"run {state.me.run_id!r}: joining as {state.me.host} with {state.me.workers} workers"
-        return fresh, (Note("joining", text, {"uuid": run.record.uuid}),)
+        return fresh, (Note("joining", joining(state), {"uuid": run.record.uuid}),)
     if (run.record.minimum, run.record.maximum) != (state.policy.nodes.minimum, state.policy.nodes.maximum):
         if state.found_dead:
             return None
@@ -239,7 +244,9 @@ def follow_round(state: State) -> Move | None:
     if state.workers in (Workers.RUNNING, Workers.DONE) and (
         current.number > mine or (stopping and current.number == mine)
     ):
-        return _stop(state, current.reason if stopping else f"round {current.number} was formed without this node")
+        reason = current.reason if stopping else f"round {current.number} was formed without this node"
+        state, effects = _stop(state, reason)
+        return state, (Note("round left", f"stopping the workers: {reason}", {"round": mine}), *effects)
     if stopping or current.number <= mine or state.workers is not Workers.IDLE:
         return None
     if state.place is None or state.place.number != current.number:
@@ -291,14 +298,12 @@ def _start(state: State, current: RoundRecord) -> Move:
         told="",
         found_dead=False,
     )
-    ranks = (
-        f"rank {entry.rank_offset}"
-        if entry.workers == 1
-        else f"ranks {entry.rank_offset} to {entry.rank_offset + entry.workers - 1}"
-    )
+    last = entry.rank_offset + entry.workers - 1
+    ranks = f"rank {last}" if entry.workers == 1 else f"ranks {entry.rank_offset}-{last}"
+    why = "" if current.number == 1 else f" after {current.reason}"
     text = (
-        f"round {current.number}: node {entry.group_rank} of {current.nodes}, {ranks} of {current.world}, "
-        f"master {current.master_address}:{current.master_port} ({current.reason})"
+        f"round {current.number} starts{why}: node {entry.group_rank} of {current.nodes}, {ranks} of {current.world}, "
+        f"master {current.master_address}:{current.master_port}"
     )
     facts: dict[str, int | str] = {
         "round": current.number,

@@ -51,7 +51,7 @@ def stop_round(state: State, seen: Seen[RoundRecord], record: RoundRecord) -> Mo
     guards = (*_guards(state), ModifiedAt(state.keys.round, seen.modified))
     state, effects = write(state, "lead", Transaction((put,), guards))
     facts = {"round": record.number, "reason": record.reason}
-    return state, (*effects, Note("round stopping", f"round {record.number} ends: {record.reason}", facts))
+    return state, (*effects, Note("round stopping", "", facts))
 
 
 def end(state: State, outcome: OutcomeRecord) -> Move:

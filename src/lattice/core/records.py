@@ -20,7 +20,7 @@ class Keys:
     @property
     def root(self) -> str:
         """Give the prefix of everything that belongs to the run."""
-        return f"/lattice/{self.run_id}/"
+        return "/lattice/" + self.run_id.replace("%", "%25").replace("/", "%2F") + "/"
 
     @property
     def control(self) -> str:
