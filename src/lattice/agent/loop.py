@@ -149,7 +149,9 @@ class Signals:
         self._loop = loop
         self._selector = selector
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        # One that is ignored stays so: nohup means it.
+        heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, lambda *_: None) for number in heard}
         self._before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         selector.register(self._read, EVENT_READ, self._came)
 

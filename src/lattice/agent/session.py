@@ -120,6 +120,11 @@ class Session:
             except StoreRefused as error:
                 self._put(StoreFailed(time.monotonic(), str(error)))
                 break
+            except Exception as error:  # a fault of ours: the agent must end by it, not hang without a store
+                self._put(
+                    StoreFailed(time.monotonic(), f"the session with the store broke: {error!r}; please report it.")
+                )
+                raise
             finally:
                 self._unwatch()
             if time.monotonic() - began > 2 * LONGEST_PAUSE:

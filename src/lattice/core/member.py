@@ -119,7 +119,8 @@ def make_run(state: State) -> Move | None:
 def joining(state: State) -> str:
     """Say that this node joins."""
     workers = "1 worker" if state.me.workers == 1 else f"{state.me.workers} workers"
-    return f"joining run {state.me.run_id!r} ({state.policy.nodes} nodes) as {state.me.host} with {workers}"
+    wanted = f" of {state.policy.nodes} nodes" if state.policy.nodes.maximum > 1 else ""
+    return f"joining run {state.me.run_id!r}{wanted} as {state.me.host} with {workers}"
 
 
 def adopt_run(state: State) -> Move | None:
