@@ -146,10 +146,10 @@ def test_the_secret_of_an_embedded_store() -> None:
     assert here.notices == ()
     far = spec(*EMBEDDED, "--rdzv_endpoint", "node0", "sh")
     assert "WARNING" in far.notices[0]
-    assert far.store.password == here.store.password
-    assert far.store.password not in repr(far)
+    assert far.store.password == ""
     safe = spec(*EMBEDDED, "--rdzv_endpoint", "node0", "sh", LATTICE_RDZV_PASSWORD="secret")
     assert (safe.store.password, safe.notices) == ("secret", ())
+    assert "secret" not in repr(safe)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def _embedded(parsed: Parsed, conf: Conf, backend: str, machine: Machine) -> Mee
         "embedded",
         ((host, port),),
         serve=_serves(parsed[NODE_RANK], conf.switch("is_host"), host, machine),
-        password=password or f"run {run_id}",
+        password=password,
         request_timeout=conf.number("request_timeout"),
     )
     return Meeting(run_id, store, notices)
