@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from lattice.core.topology import Assignment, RosterEntry
 from lattice.environments import environment
 from lattice.environments.identity import identity
+from lattice.process.ports import ReservedPorts
 
 # The first run installs a framework; after that these take seconds.
 pytestmark = pytest.mark.timeout(1800)
@@ -73,18 +73,14 @@ def interpreter(framework: str) -> str:
     pytest.skip(reason)
 
 
-@pytest.fixture
-def reserved() -> Iterator[list[int]]:
-    """Hold two ports as an agent does while its workers start: bound, not listening, SO_REUSEADDR."""
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for reservation in held:
-            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            reservation.bind((ADDRESS, 0))
-        yield [reservation.getsockname()[1] for reservation in held]
+@pytest.fixture(params=["", ADDRESS], ids=["all addresses", "one address"])
+def reserved(request: pytest.FixtureRequest) -> Iterator[tuple[int, ...]]:
+    """Hold two ports as an agent does, until the workers have ended."""
+    with ReservedPorts(2, request.param) as held:
+        yield held.ports
 
 
-def run_two(framework: str, python: str, program: str, ports: list[int]) -> list[str]:
+def run_two(framework: str, python: str, program: str, ports: tuple[int, ...]) -> list[str]:
     """Run a program as two workers on two nodes of one; give the line that each prints about its group."""
     chosen = environment(framework)
     members = tuple(RosterEntry(str(n), n, n, 1, "host", ADDRESS, (ports[n],)) for n in range(2))
@@ -113,23 +109,28 @@ def run_two(framework: str, python: str, program: str, ports: list[int]) -> list
         return lines
 
 
-def test_tensorflow_adds_up_over_two_workers(reserved: list[int]) -> None:
+@pytest.mark.parametrize("reserved", [""], indirect=True)
+def test_tensorflow_adds_up_over_two_workers(reserved: tuple[int, ...]) -> None:
     lines = run_two("tensorflow", interpreter("tensorflow"), TENSORFLOW, reserved)
     assert lines == ["group: 0 2 3", "group: 1 2 3"]
 
 
-def test_jax_initializes_without_arguments_and_adds_up(reserved: list[int]) -> None:
+def test_jax_initializes_without_arguments_and_adds_up(reserved: tuple[int, ...]) -> None:
     assert run_two("jax", interpreter("jax"), JAX, reserved) == ["group: 0 2 3", "group: 1 2 3"]
 
 
-def test_jax_ignores_the_slurm_job_that_the_agent_runs_in(reserved: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reserved", [""], indirect=True)
+def test_jax_ignores_the_slurm_job_that_the_agent_runs_in(
+    reserved: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("JOB_ID", "NTASKS", "PROCID", "LOCALID", "STEP_NUM_NODES"):
         monkeypatch.setenv(f"SLURM_{name}", "1")
     monkeypatch.setenv("SLURM_STEP_NODELIST", "nowhere")
     assert run_two("jax", interpreter("jax"), JAX, reserved) == ["group: 0 2 3", "group: 1 2 3"]
 
 
+@pytest.mark.parametrize("reserved", [""], indirect=True)
 @pytest.mark.parametrize(("framework", "horovod"), [("mpi", "- -"), ("horovod", "{rank} 2")])
-def test_a_program_reads_mpi_ranks(framework: str, horovod: str, reserved: list[int]) -> None:
+def test_a_program_reads_mpi_ranks(framework: str, horovod: str, reserved: tuple[int, ...]) -> None:
     lines = run_two(framework, sys.executable, MPI, reserved)
     assert lines == [f"group: {rank} 2 {horovod.format(rank=rank)}" for rank in range(2)]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from subprocess import run
 
 import pytest
@@ -33,10 +32,9 @@ def test_every_worker_knows_who_it_is() -> None:
     }
 
 
-@pytest.mark.skipif(find_spec("lattice.options") is None, reason="there is no table of options yet")
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_no_worker_variable_has_the_name_of_an_option(framework: str) -> None:
-    from lattice.options import option_variables
+    from lattice.options.table import option_variables
 
     store = StoreSpec("etcd", (("h", 1),), user="u", password="p", cacert="a", cert="b", key="c")
     given = {
