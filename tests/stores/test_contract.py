@@ -19,7 +19,7 @@ from lattice.core.keyspace import (
 )
 from lattice.errors import StoreRefused, StoreUnavailable
 from lattice.stores import Store
-from tests.stores.conftest import Collected
+from tests.stores.collected import Collected
 from tests.waiting import eventually
 
 lease_ids = count(0x10_0000)
