@@ -10,6 +10,8 @@ from lattice.core.records import FailureRecord
 from lattice.core.topology import Assignment
 from lattice.process.workers import Exit
 
+ERROR_FILE = "error.json"
+"""where a worker may write why it failed, in its log folder"""
 LONGEST = 8000
 """characters of a message that are sent to the others; the log has all"""
 
@@ -36,7 +38,8 @@ def describe_failure(
     :param framework: which variables it was given
     """
     rank = assignment.entry.rank_offset + local_rank
-    message = causes.error_file_text(_read(folder / "error.json")) or causes.last_traceback(stderr) or _tail(stderr)
+    recorded = causes.recorded_error(_read(folder / ERROR_FILE))
+    message = (recorded.callstack or recorded.message) if recorded else causes.last_traceback(stderr) or _tail(stderr)
     kind = "worker"
     if rank == 0 and causes.is_bind_failure(message + stderr, assignment.master_port):
         kind = "port"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 
-from lattice.agent.failure import describe_failure
+from lattice.agent.failure import ERROR_FILE, describe_failure
 from lattice.agent.output import Output
 from lattice.core.events import Event, WorkersDone, WorkersFailed, WorkersStopped
 from lattice.core.records import FailureRecord
@@ -143,11 +143,12 @@ class WorkerGroup:
 
     def _spawn(self, assignment: Assignment, local_rank: int, inherited: Mapping[str, str]) -> None:
         folder = self.log_folder(assignment, local_rank)
-        error_file = str(folder / "error.json")
+        error_file = folder / ERROR_FILE
+        error_file.unlink(missing_ok=True)  # only an earlier run of the same id can have left one
         environ = {
             **inherited,
             **identity(assignment, local_rank),
-            **self._environment.variables(assignment, local_rank, error_file),
+            **self._environment.variables(assignment, local_rank, str(error_file)),
             MARKER: self._incarnation,
         }
         streams = self._output.open(
