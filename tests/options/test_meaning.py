@@ -211,18 +211,21 @@ def test_torchruns_names_of_time_limits() -> None:
     assert "read_timeout in rdzv_conf" in found.notices[0]
 
 
-def test_credentials(tmp_path: Path) -> None:
+def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: tmp_path / name for name in ("cacert", "cert", "key")}
     for file in files.values():
         file.touch()
     conf = ",".join(f"{name}={file}" for name, file in files.items())
     store = spec(*TWO, "--rdzv_conf", f"{conf},user=root", "sh", LATTICE_RDZV_PASSWORD="secret").store
-    assert (store.user, store.password, store.tls) == ("root", "secret", True)
+    assert (store.user, store.password) == ("root", "secret")
     assert (store.cacert, store.cert, store.key) == tuple(str(file) for file in files.values())
     aliases = f"ca_cert={files['cacert']},ssl_cert={files['cert']},ssl_cert_key={files['key']}"
     assert spec(*TWO, "--rdzv_conf", aliases, "sh").store.key == str(files["key"])
-    assert spec(*TWO, "--rdzv_conf", "protocol=https", "sh").store.tls
-    assert not spec(*TWO, "--rdzv_conf", "user=root,password=x", "sh").store.tls
+    bundle = tmp_path / "bundle"
+    bundle.write_text("")
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    assert spec(*TWO, "--rdzv_conf", "protocol=https", "sh").store.cacert == str(bundle)
+    assert not spec(*TWO, "--rdzv_conf", "user=root,password=x", "sh").store.cacert
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def run(spec: AgentSpec) -> int:
         stack.callback(output.close)
         for line in (*spec.notices, *framework.notices(spec.workers, os.environ)):
             console.say(line)
+        console.say(f"logs of the workers: {folder}")
         served = open_run_store(spec)
         stack.callback(served.close)
         group = WorkerGroup(spec, framework, incarnation, folder, guard, output, journal, selector, inbox.put)

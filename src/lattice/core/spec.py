@@ -63,11 +63,10 @@ class StoreSpec:
     """addresses of the store, tried in turn"""
     serve: bool | None = False
     """embedded only: whether this agent serves the store; None for whichever agent here takes the port first"""
-    tls: bool = False
-    """etcd only: whether to speak TLS; without ``cacert`` the certificates of the system are trusted"""
     user: str = ""
     password: str = field(default="", repr=False)
     cacert: str = ""
+    """etcd only: whom to trust; it, or a certificate of our own, means TLS"""
     cert: str = ""
     key: str = ""
     request_timeout: float = 2.0

@@ -26,6 +26,8 @@ from lattice.options.table import (
 )
 
 ETCD_PORT = 2379
+SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+"""whom a machine trusts, as Debian, Fedora and Alpine keep it"""
 EMBEDDED = ("embedded", "c10d", "static")
 
 
@@ -127,7 +129,6 @@ def _etcd(parsed: Parsed, conf: Conf, nodes: NodeRange, machine: Machine) -> Mee
             tuple((host, ETCD_PORT if port is None else port) for host, port in endpoints),
             user=user,
             password=password,
-            tls=conf.text("protocol") == "https" or bool(cacert or cert),
             cacert=cacert,
             cert=cert,
             key=key,
@@ -144,6 +145,14 @@ def _certificates(conf: Conf) -> tuple[str, str, str]:
     for name, file in (("cacert", cacert), ("cert", cert), ("key", key)):
         if file and not os.access(file, os.R_OK):
             raise UsageError(f"{RDZV_CONF.title}: {name} is {file!r}; accepted: a file that can be read")
+    if conf.text("protocol") == "https" and not cacert:
+        cacert = next(
+            (file for file in (os.environ.get("SSL_CERT_FILE", ""), *SYSTEM_BUNDLES) if os.access(file, os.R_OK)), ""
+        )
+        if not cacert:
+            raise UsageError(
+                f"{RDZV_CONF.title}: protocol is https and this machine has no certificates; give cacert too"
+            )
     return cacert, cert, key
 
 
