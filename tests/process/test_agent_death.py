@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lattice.process.guard import read_process
+from lattice.process.guard import is_marked, read_process, read_processes
 from tests.waiting import eventually
 
 AGENT = """
@@ -106,3 +108,35 @@ def test_workers_die_with_the_agent_even_when_the_guard_died_first(agent: Agent)
     assert {"a.worker", "b.worker"} <= agent.living(), "a guard's death touches no worker"
     agent.process.kill()
     eventually(lambda: not agent.living() & {"a.worker", "b.worker"})
+
+
+BUSY_AGENT = """
+import os, sys
+from lattice.process.spawning import Guard
+guard = Guard()
+environ = {"PATH": os.environ["PATH"], "LATTICE_AGENT": sys.argv[1]}
+print(flush=True)
+while True:
+    guard.spawn(["/bin/sh", "-c", "setsid sleep 1000 & sleep 1000"], environ, "/", None, 2, 2, "LATTICE_AGENT")
+"""
+
+
+def marked(marker: bytes) -> list[int]:
+    return [process.pid for process in read_processes() if not process.ended and is_marked(process.pid, {marker})]
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.011, 0.037, 0.083, 0.15])
+def test_an_agent_killed_in_the_midst_of_starting_workers_leaves_none(delay: float) -> None:
+    incarnation = f"test-{uuid.uuid4()}"
+    agent = subprocess.Popen(
+        [sys.executable, "-c", BUSY_AGENT, incarnation], stdout=subprocess.PIPE, start_new_session=True
+    )
+    with agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        time.sleep(delay)  # not to wait for anything: to hit another moment each time
+        children = [process.pid for process in read_processes() if process.parent == agent.pid]
+        agent.kill()
+    eventually(lambda: not marked(f"LATTICE_AGENT={incarnation}".encode()))
+    eventually(lambda: not any(map(alive, children)))
+    assert not marked(f"LATTICE_AGENT={incarnation}".encode()), "nor does one come up later"
