@@ -1,0 +1,272 @@
+"""What only the etcd store promises: endpoints that fail, and who is let in."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lattice.core.keyspace import CreatedAt, Put, Transaction
+from lattice.errors import Compacted, StoreRefused, StoreUnavailable, UsageError
+from lattice.stores.etcd import EtcdStore
+from tests.etcd_server import EtcdCluster, EtcdServer, free_ports, running
+from tests.stores.certificates import Authority
+from tests.stores.collected import Collected
+from tests.waiting import eventually
+
+
+@contextlib.contextmanager
+def opened(store: EtcdStore) -> Iterator[EtcdStore]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def put(store: EtcdStore, key: str, value: bytes = b"") -> int:
+    return store.commit(Transaction((Put(key, value),))).revision
+
+
+def patiently(call: Callable[[], object]) -> float:
+    """Repeat a call until there is an answer, as an agent would, and tell how long that took."""
+    started = time.monotonic()
+
+    def answered() -> bool:
+        try:
+            call()
+        except StoreUnavailable:
+            return False
+        return True
+
+    eventually(answered, within=60.0)
+    return time.monotonic() - started
+
+
+@pytest.fixture
+def cluster() -> Iterator[EtcdCluster]:
+    cluster = EtcdCluster(3)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_lost_leader_costs_seconds_and_no_change(cluster: EtcdCluster, fault: str, root: str) -> None:
+    at = cluster.leader()
+    # The leader comes first, so that the store is connected to the member that will fail.
+    order = cluster.members[at:] + cluster.members[:at]
+    with opened(EtcdStore(tuple(member.endpoint for member in order), request_timeout=1.0)) as store:
+        known = store.read(root, prefix=True).revision
+        seen = Collected()
+        store.watch(root, known, seen)
+        put(store, root + "before")
+        seen.wait(1)
+        (order[0].kill if fault == "kill" else order[0].pause)()
+        patiently(lambda: put(store, root + "after"))
+        # The watch sat on the lost member and says so, once; whoever listens goes on from what it has seen.
+        eventually(lambda: seen.errors)
+        assert [type(error) for error in seen.errors] == [StoreUnavailable]
+        assert order[0].url.removeprefix("http://") in str(seen.errors[0])
+        again = Collected()
+        patiently(lambda: store.watch(root, seen.batches[-1].revision, again))
+        again.wait(1)
+        assert [change.key for change in seen.changes + again.changes][:2] == [root + "before", root + "after"]
+        if fault == "pause":
+            order[0].resume()
+
+
+def test_a_paused_server_is_noticed_by_the_timeout(own_etcd: EtcdServer, root: str) -> None:
+    with opened(EtcdStore((own_etcd.endpoint,), request_timeout=0.5)) as store:
+        seen = Collected()
+        store.watch(root, store.read(root).revision, seen)
+        own_etcd.pause()
+        with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{own_etcd.client_port}: timed out, .* 0.5s"):
+            store.read(root)
+        eventually(lambda: seen.errors)
+        with pytest.raises(StoreUnavailable, match="timed out"):
+            store.watch(root, 1, seen)
+        own_etcd.resume()
+        patiently(lambda: store.read(root))
+        assert len(seen.items) == 1
+
+
+def test_a_restarted_server_is_found_again_within_seconds(own_etcd: EtcdServer, root: str) -> None:
+    with opened(EtcdStore((own_etcd.endpoint,), request_timeout=2.0)) as store:
+        lease = store.grant(600)
+        store.commit(Transaction((Put(root + "a", b"kept", lease),)))
+        identity = store.identity()
+        own_etcd.kill()
+        with contextlib.suppress(StoreUnavailable):
+            store.read(root)  # This one may still find the connection that was closed.
+        with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{own_etcd.client_port}: connection refused"):
+            store.read(root)
+        own_etcd.start()
+        assert patiently(lambda: store.read(root)) < 10
+        assert store.read(root + "a").items[0].value == b"kept"
+        assert store.remaining(lease) > 0
+        assert store.identity() == identity
+
+
+def test_a_wiped_server_has_a_lower_revision_and_no_leases(own_etcd: EtcdServer, root: str) -> None:
+    with opened(EtcdStore((own_etcd.endpoint,), request_timeout=2.0)) as store:
+        lease = store.grant(600)
+        for _ in range(5):
+            known = put(store, root + "a")
+        own_etcd.restart(wipe=True)
+        patiently(lambda: store.read(root))
+        # The id comes from etcd's options, so it is the same: only the revision tells.
+        assert store.read(root, prefix=True).revision < known
+        assert store.read(root, prefix=True).items == ()
+        assert store.keep_alive(lease) == 0
+
+
+def test_endpoints_take_turns(etcd: EtcdServer, root: str) -> None:
+    nobody = [("127.0.0.1", port) for port in free_ports(2)]
+    with opened(EtcdStore((*nobody, etcd.endpoint))) as store:
+        for _, port in nobody:
+            with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: connection refused"):
+                store.read(root)
+        for _ in range(3):
+            store.read(root)
+
+
+def test_a_name_that_does_not_resolve_is_named() -> None:
+    with (
+        opened(EtcdStore((("nosuch.invalid", 2379),), request_timeout=10.0)) as store,
+        pytest.raises(StoreUnavailable, match=r"nosuch\.invalid.* does not resolve"),
+    ):
+        store.read("a")
+
+
+def test_a_compacted_watch_is_told_so(etcd: EtcdServer, root: str) -> None:
+    with opened(EtcdStore((etcd.endpoint,), request_timeout=10.0)) as store:
+        first = put(store, root + "a")
+        last = [put(store, root + "a") for _ in range(5)][-1]
+        etcd.etcdctl("compact", str(last))
+        seen = Collected()
+        store.watch(root, first, seen)
+        eventually(lambda: seen.items)
+        assert [type(item) for item in seen.items] == [Compacted]
+        # The connection is fine.
+        other = Collected()
+        store.watch(root, last, other)
+        put(store, root + "b")
+        other.wait(1)
+
+
+def test_closing_leaves_no_thread(etcd: EtcdServer, root: str) -> None:
+    before = set(threading.enumerate())
+    store = EtcdStore((etcd.endpoint,), request_timeout=10.0)
+    for _ in range(3):
+        store.watch(root, 1, Collected())
+    store.close()
+    eventually(lambda: set(threading.enumerate()) <= before)
+
+
+def test_users_and_passwords(own_etcd: EtcdServer) -> None:
+    own_etcd.enable_auth(("trainer", "s3cret", "/lattice/"))
+
+    def store(user: str, password: str) -> EtcdStore:
+        return EtcdStore((own_etcd.endpoint,), user, password, request_timeout=10.0)
+
+    with opened(store("trainer", "s3cret")) as good:
+        put(good, "/lattice/run/a")
+        seen = Collected()
+        good.watch("/lattice/run/", 1, seen)
+        seen.wait(1)
+        good.keep_alive(good.grant(10))
+        assert good.identity()
+        with pytest.raises(StoreRefused, match=r"permission denied.*--rdzv_conf user="):
+            put(good, "/elsewhere")
+        with pytest.raises(StoreRefused, match="permission denied"):
+            good.watch("/elsewhere", 1, seen)
+        # etcd forgets all logins when it restarts: the next call logs in again by itself, and so does a watch.
+        own_etcd.restart()
+        patiently(lambda: put(good, "/lattice/run/b"))
+        again = Collected()
+        good.watch("/lattice/run/", 1, again)
+        again.wait(2)
+        own_etcd.restart()
+        third = Collected()
+        patiently(lambda: good.watch("/lattice/run/", 1, third))
+        third.wait(2)
+    for user, password in (("trainer", "wrong"), ("nobody", "s3cret")):
+        with (
+            opened(store(user, password)) as bad,
+            pytest.raises(StoreRefused, match=r"authentication failed.*LATTICE_RDZV_PASSWORD"),
+        ):
+            bad.read("/lattice/a")
+    with opened(store("", "")) as anonymous, pytest.raises(StoreRefused, match=r"--rdzv_conf user="):
+        anonymous.read("/lattice/a")
+
+
+def test_a_user_for_an_etcd_without_users_does_no_harm(etcd: EtcdServer, root: str) -> None:
+    with opened(EtcdStore((etcd.endpoint,), "trainer", "s3cret", request_timeout=10.0)) as store:
+        assert store.commit(Transaction((Put(root + "a", b""),), (CreatedAt(root + "a", 0),))).succeeded
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Authority]:
+    folder = tmp_path_factory.mktemp("certificates")
+    return Authority(folder), Authority(folder, "other")
+
+
+@pytest.fixture(scope="module")
+def tls_etcd(authority: tuple[Authority, Authority]) -> Iterator[EtcdServer]:
+    cert, key = authority[0].sign("server")
+    cacert = authority[0].certificate
+    options = ("--cert-file", cert, "--key-file", key, "--trusted-ca-file", cacert, "--client-cert-auth")
+    with running(EtcdServer(scheme="https", options=options)) as server:
+        yield server
+
+
+def test_tls_with_a_client_certificate(tls_etcd: EtcdServer, authority: tuple[Authority, Authority], root: str) -> None:
+    ours, other = authority
+    cert, key = ours.sign("client")
+    for host in ("127.0.0.1", "localhost"):
+        endpoint = (host, tls_etcd.client_port)
+        with opened(EtcdStore((endpoint,), "", "", ours.certificate, cert, key, request_timeout=10.0)) as store:
+            put(store, root + host)
+            seen = Collected()
+            store.watch(root, 1, seen)
+            seen.wait(1)
+    refused = [
+        ((other.certificate, cert, key), r"certificate cannot be trusted.*cacert=FILE"),
+        ((ours.certificate, "", ""), r"does not accept our TLS certificate.*cert=FILE,key=FILE"),
+        ((ours.certificate, *other.sign("stranger")), r"does not accept our TLS certificate"),
+    ]
+    for files, message in refused:
+        with (
+            opened(EtcdStore((tls_etcd.endpoint,), "", "", *files, request_timeout=10.0)) as store,
+            pytest.raises(StoreRefused, match=message),
+        ):
+            store.read(root)
+
+
+def test_tls_on_one_side_only(tls_etcd: EtcdServer, etcd: EtcdServer, authority: tuple[Authority, Authority]) -> None:
+    with opened(EtcdStore((tls_etcd.endpoint,))) as store, pytest.raises(StoreUnavailable, match="TLS"):
+        store.read("a")
+    with (
+        opened(EtcdStore((etcd.endpoint,), cacert=authority[0].certificate)) as store,
+        pytest.raises(StoreUnavailable, match="TLS handshake failed"),
+    ):
+        store.read("a")
+
+
+def test_files_are_checked_before_anything_is_sent(authority: tuple[Authority, Authority], tmp_path: Path) -> None:
+    cert, _ = authority[0].sign("client")
+    _, stranger = authority[1].sign("stranger")
+    endpoints = (("127.0.0.1", 1),)
+    with pytest.raises(UsageError, match=r"cannot read .*missing: No such file.*cacert=FILE"):
+        EtcdStore(endpoints, cacert=str(tmp_path / "missing"))
+    with pytest.raises(UsageError, match="no pair of certificate and key"):
+        EtcdStore(endpoints, cert=cert, key=stranger)
+    with pytest.raises(UsageError, match="go together"):
+        EtcdStore(endpoints, cert=cert)
+    with pytest.raises(UsageError, match="--rdzv_endpoint"):
+        EtcdStore(())
