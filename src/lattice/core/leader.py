@@ -15,6 +15,10 @@ from lattice.core.topology import Candidate, RosterEntry, assign, choose, parts
 SHORT = 10.0
 """a round that lasted less makes the next one wait, unless a plain worker failure ended it"""
 LONGEST_WAIT = 60.0
+UNHEARD = 1000
+"""round numbers left out after a store was emptied and not all came back: they may run rounds nobody here heard of"""
+UNKNOWN = "unknown"
+"""stands for members that nobody here can name"""
 
 
 def watched(state: State, came: Set[str]) -> State:
@@ -46,17 +50,15 @@ def lead(state: State) -> Move | None:
     run = state.view.run
     if run is None or run.record.uuid != state.uuid or state.view.outcome is not None:
         return None
-    if state.view.revision < state.awaited:
+    if not state.caught_up:
         return None
     if state.leading is None:
-        return replace(state, leading=Leading(since=state.now, joined_at=state.now)), ()
-    if state.found_dead:
-        return _wait_for_the_dead(state)
+        return replace(state, leading=Leading(joined_at=state.now)), ()
     seen = state.view.round
     if seen is None:
         return _form_first(state)
     if state.leading.number != seen.record.number:
-        fresh = replace(state.leading, number=seen.record.number, sealed_at=state.now, ended_at=None, lost=frozenset())
+        fresh = replace(state.leading, number=seen.record.number, sealed_at=None, ended_at=None)
         return replace(state, leading=replace(fresh, waiting_since=None, patient=False)), ()
     roster = _roster(state, seen.record)
     if roster is None:
@@ -78,19 +80,13 @@ def _nodes(state: State) -> dict[str, Seen[NodeRecord]]:
     return {name: seen for name, seen in state.view.nodes.items() if seen.record.uuid == state.uuid}
 
 
-# -- a run that was there before -----------------------------------------------------------------------------------
+# -- the first round -----------------------------------------------------------------------------------------------
 
 
-def _wait_for_the_dead(state: State) -> Move | None:
-    """A run without a living node: its members get one lease to come back; then it is begun anew."""
-    claimed = any(seen.record.round for seen in _nodes(state).values())
-    if claimed:
-        return replace(state, found_dead=False), ()
-    if not state.settled:
-        return None
-    text = f"run {state.me.run_id!r} of earlier agents has no living node: beginning anew"
-    state, effects = publishing.clear(replace(state, found_dead=False, round=None, place=None, leading=None))
-    return state, (*effects, Note("run cleared", text, {"was": state.uuid}))
+def _next_number(state: State, last: int, unheard: bool) -> int:
+    """Give a number above every round that any node here ever took part in."""
+    rounds = [seen.record.round for seen in _nodes(state).values()]
+    return max([last, *rounds]) + 1 + (UNHEARD if unheard else 0)
 
 
 def _form_first(state: State) -> Move | None:
@@ -103,7 +99,8 @@ def _form_first(state: State) -> Move | None:
     if run.record.refill and not state.settled:
         return None
     ready = [_candidate(name, seen) for name, seen in nodes.items() if _available(seen.record)]
-    return _form(state, ready, number=1, restarts=0, reason="first round", rebinds=0)
+    number = _next_number(state, 0, run.record.refill)
+    return _form(state, ready, number=number, restarts=0, reason="first round", rebinds=0)
 
 
 def _refill(state: State, claim: RoundRecord) -> Move | None:
@@ -122,9 +119,9 @@ def _refill(state: State, claim: RoundRecord) -> Move | None:
     current = replace(
         claim,
         phase=RoundRecord.SEALED if intact else RoundRecord.STOPPING,
-        reason=claim.reason if intact else "nodes were lost while the store was away",
+        reason=claim.reason if intact else "the store was emptied, and not all workers came through it",
         parts=tuple(part[0].incarnation for part in cut),
-        lost=() if complete else ("unknown",),
+        lost=() if complete else (UNKNOWN,),
         planned=False,
     )
     state, effects = publishing.publish(state, current, cut, previous=None)
@@ -139,7 +136,7 @@ def _reports(state: State, number: int) -> dict[str, Seen[ReportRecord]]:
     return {name: seen for (of, name), seen in state.view.reports.items() if of == number}
 
 
-def _missing(state: State, number: int, roster: tuple[RosterEntry, ...], done: Set[str]) -> frozenset[str]:
+def _missing(state: State, roster: tuple[RosterEntry, ...], done: Set[str]) -> frozenset[str]:
     """Tell which members are lost or leaving. Absence counts only after a whole lease of unbroken connection."""
     nodes = _nodes(state)
     gone = set()
@@ -162,7 +159,7 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
     done = {name for name, report in reports.items() if report.record.done}
     if all(entry.incarnation in done for entry in roster):
         return _succeed(state, current)
-    missing = _missing(state, current.number, roster, done)
+    missing = _missing(state, roster, done)
     nodes = _nodes(state)
     halted = {
         entry.incarnation
@@ -173,8 +170,8 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
     }
     failed = [report for report in reports.values() if not report.record.done]
     if missing or failed or halted:
-        verdict = judge(missing, reports, current, state.policy.max_restarts, roster)
-        state = replace(state, leading=replace(leading, ended_at=state.now, lost=leading.lost | missing))
+        verdict = judge(missing, reports, current, _budget(state), roster)
+        state = replace(state, leading=replace(leading, ended_at=state.now))
         lost = tuple(sorted(missing))
         return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
     return _grow(state, seen, roster, done)
@@ -205,14 +202,18 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         return replace(state, leading=replace(leading, ended_at=state.now)), ()
     reports = _reports(state, current.number)
     done = {name for name, report in reports.items() if report.record.done}
-    missing = _missing(state, current.number, roster, done)
-    if not missing <= leading.lost:
-        return replace(state, leading=replace(leading, lost=leading.lost | missing)), ()
+    missing = _missing(state, roster, done)
+    if not missing <= set(current.lost):
+        # Written down, because the node may come back before the next round and the leader may change until then.
+        lost = tuple(sorted(missing | set(current.lost)))
+        verdict = judge(set(lost), reports, current, _budget(state), roster)
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
     nodes, stopped = _nodes(state), []
     for entry in roster:
         node = nodes.get(entry.incarnation)
         if node is None:
-            if not state.settled:
+            # Who was seen leaving is not waited for, however short this connection is: it went when all was stopped.
+            if not state.settled and entry.incarnation not in current.lost:
                 return None
         elif node.record.state == NodeRecord.STOPPED and node.record.round >= current.number:
             stopped.append(replace(_candidate(entry.incarnation, node), previous=entry.group_rank))
@@ -221,7 +222,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     counted = {
         name: report for name, report in reports.items() if not current.planned or report.created <= seen.modified
     }
-    verdict = judge(leading.lost | set(current.lost), counted, current, state.policy.max_restarts, roster)
+    verdict = judge(set(current.lost), counted, current, _budget(state), roster)
     if verdict.final:
         return _fail(state, current, verdict)
     members = {entry.incarnation for entry in roster}
@@ -233,7 +234,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     return _form(
         state,
         [*stopped, *newcomers],
-        number=current.number + 1,
+        number=_next_number(state, current.number, UNKNOWN in current.lost),
         restarts=verdict.restarts,
         reason=verdict.reason,
         rebinds=verdict.rebinds,
@@ -241,9 +242,21 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     )
 
 
+def _budget(state: State) -> int:
+    run = state.view.run
+    assert run is not None
+    return run.record.max_restarts
+
+
+def _was_short(leading: Leading) -> bool:
+    return (
+        leading.sealed_at is not None and leading.ended_at is not None and leading.ended_at < leading.sealed_at + SHORT
+    )
+
+
 def _not_before(leading: Leading) -> float:
     """Tell when the round after the current one may begin, if its end uses no budget."""
-    if leading.ended_at is None or leading.ended_at - leading.sealed_at >= SHORT:
+    if leading.ended_at is None or not _was_short(leading):
         return 0.0
     return leading.ended_at + min(2.0**leading.fast, LONGEST_WAIT)
 
@@ -313,9 +326,10 @@ def _form(
         parts=tuple(part[0].incarnation for part in cut),
         rebinds=rebinds,
     )
-    short = counts and leading.ended_at is not None and leading.ended_at - leading.sealed_at < SHORT
-    state = replace(state, leading=replace(leading, fast=leading.fast + 1 if short else 0))
-    state, effects = publishing.publish(state, record, cut, previous=number - 1)
+    fast = leading.fast + 1 if counts and _was_short(leading) else 0
+    sealed = replace(leading, fast=fast, number=number, sealed_at=state.now, ended_at=None, patient=False)
+    last = leading.number if state.view.round is not None else None
+    state, effects = publishing.publish(replace(state, leading=sealed), record, cut, previous=last)
     facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
     text = f"round {number} sealed: {len(entries)} nodes, {record.world} workers" if bounds.maximum > 1 else ""
     return state, (*effects, Note("round sealed", text, facts))

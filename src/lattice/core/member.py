@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lattice.core import publishing
 from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
@@ -24,7 +25,12 @@ def grace(state: State) -> float:
 def moments(state: State) -> Iterator[float]:
     """Give the moments at which a rule here may begin to apply."""
     if state.lease is None:
-        yield (state.since or state.now) + grace(state) if state.met else state.started + state.policy.connect_timeout
+        since = state.now if state.since is None else state.since
+        yield since + grace(state) if state.met else state.started + state.policy.connect_timeout
+    if state.found_dead is not None:
+        yield state.found_dead + state.policy.lease_ttl
+    if state.claiming:
+        yield state.sent_at + state.policy.lease_ttl
 
 
 def _stop(state: State, reason: str) -> Move:
@@ -56,9 +62,9 @@ def give_up(state: State) -> Move | None:
     """The store has been out of reach for too long."""
     if state.lease is not None or state.ending is not None or state.since is None:
         return None
-    if state.met and state.now - state.since >= grace(state):
+    if state.met and state.now >= state.since + grace(state):
         limit = f"for {grace(state):g}s. Bring it back, or raise --rdzv_conf store_grace=SECONDS (LATTICE_RDZV_CONF)"
-    elif not state.met and state.now - state.started >= state.policy.connect_timeout:
+    elif not state.met and state.now >= state.started + state.policy.connect_timeout:
         limit = (
             f"for {state.policy.connect_timeout:g}s. Check --rdzv_endpoint (LATTICE_RDZV_ENDPOINT), "
             "or start one with `lattice etcd`"
@@ -77,7 +83,7 @@ def say_goodbye(state: State) -> Move | None:
     if state.workers is Workers.STOPPING or "node" in state.pending:
         return None
     run = state.view.run
-    alone = state.leads and state.view.whole and set(state.view.nodes) <= {state.me.incarnation}
+    alone = state.leads and state.view.whole and state.settled and set(state.view.nodes) <= {state.me.incarnation}
     revoke = (Revoke(run.record.lease),) if run is not None and alone else ()
     return replace(state, ending=Finish(128 + state.leaving, event="left")), revoke
 
@@ -86,9 +92,9 @@ def make_run(state: State) -> Move | None:
     """There is no run of this id: begin one, and lead it."""
     if state.lease is None or state.ending or state.leaving or state.pending & {"run", "view"}:
         return None
-    if state.view.run is not None or state.view.outcome is not None:
+    if state.view.run is not None or state.view.outcome is not None or not state.caught_up:
         return None
-    if state.round is not None and not state.emptied:
+    if (state.round is not None or state.joined not in (None, state.since)) and not state.emptied:
         gone = (
             f"run {state.me.run_id!r} ended, or its records were removed, while this node was cut off; "
             "its outcome is no longer known here. Look at the other nodes' logs."
@@ -97,8 +103,10 @@ def make_run(state: State) -> Move | None:
     refill = state.emptied and bool(state.uuid)
     made = state.made if refill else state.made + 1
     uuid = state.uuid if refill else f"{state.me.incarnation}.{made}"
-    state = replace(state, uuid=uuid, made=made, found_dead=False)
+    state = replace(state if refill else _newcomer(state), uuid=uuid, made=made)
     nodes, lease = state.policy.nodes, lease_of(state.uuid, "run")
+    # The records outlive any break that the workers outlive.
+    ttl = max(state.policy.run_ttl, 2 * grace(state))
     run = RunRecord(state.uuid, nodes.minimum, nodes.maximum, state.policy.max_restarts, lease, refill)
     node, mine = node_record(state), state.lease or 0
     puts = [Put(state.keys.run, run.encode(), lease), Put(state.keys.node(state.me.incarnation), node.encode(), mine)]
@@ -107,13 +115,19 @@ def make_run(state: State) -> Move | None:
         puts.append(Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), mine))
         guards.append(CreatedAt(state.keys.leader, 0))
     state, effects = write(
-        replace(state, sent=node),
+        replace(state, sent=node, sent_at=state.now),
         "run",
         Transaction(tuple(puts), tuple(guards)),
-        grants=((lease, state.policy.run_ttl),),
+        grants=((lease, ttl),),
     )
     text = f"run {state.me.run_id!r}: the store was emptied, writing the run anew" if refill else joining(state)
     return state, (*effects, Note("run refilled" if refill else "run begun", text, {"uuid": state.uuid}))
+
+
+def _newcomer(state: State) -> State:
+    """Forget what belonged to another run."""
+    state = replace(state, round=None, entry=None, passed=0, place=None, reading="", report=None, report_sent=False)
+    return replace(state, sent=None, claiming=False, emptied=False, joined=None, found_dead=None, told="", leading=None)
 
 
 def joining(state: State) -> str:
@@ -133,31 +147,49 @@ def adopt_run(state: State) -> Move | None:
             return _stop(state, "the run was begun anew without this node")
         if state.workers is Workers.STOPPING:
             return None
-        dead = state.view.leader is None
-        fresh = replace(state, uuid=run.record.uuid, found_dead=dead, round=None, entry=None, place=None, sent=None)
-        fresh = replace(fresh, report=None, claiming=False, emptied=False)
+        dead = state.now if state.view.leader is None else None
+        fresh = replace(_newcomer(state), uuid=run.record.uuid, found_dead=dead)
         return fresh, (Note("joining", joining(state), {"uuid": run.record.uuid}),)
-    if (run.record.minimum, run.record.maximum) != (state.policy.nodes.minimum, state.policy.nodes.maximum):
-        if state.found_dead:
+    if state.found_dead is not None:
+        if state.view.leader is None:
             return None
+        return replace(state, found_dead=None), ()
+    if (run.record.minimum, run.record.maximum) != (state.policy.nodes.minimum, state.policy.nodes.maximum):
         theirs = f"{run.record.minimum}:{run.record.maximum}"
         text = (
             f"run {state.me.run_id!r} was begun with --nnodes {theirs} and this node says {state.policy.nodes}. "
             "Give every node the same --nnodes (LATTICE_NNODES), or another --rdzv_id (LATTICE_RDZV_ID)."
         )
         return replace(state, ending=Finish(2, text, event="contradiction")), ()
-    return (replace(state, emptied=False), ()) if state.emptied else None
+    if state.emptied or state.joined != state.since:
+        return replace(state, emptied=False, joined=state.since), ()
+    return None
+
+
+def bury_run(state: State) -> Move | None:
+    """A run without a living node: its members get one lease to come back; then the next is begun in its place."""
+    run = state.view.run
+    if state.lease is None or state.ending or state.leaving or run is None or state.found_dead is None:
+        return None
+    if state.now < state.found_dead + state.policy.lease_ttl or state.view.leader is not None:
+        return None
+    if state.pending & {"run", "view"} or not state.caught_up:
+        return None
+    text = f"run {state.me.run_id!r} of earlier agents has no living node: beginning anew"
+    state, effects = publishing.clear(state)
+    return state, (*effects, Note("run cleared", text, {"was": state.uuid}))
 
 
 def node_record(state: State) -> NodeRecord:
     """Tell what this node should say of itself now."""
     me, current = state.me, state.round
+    number = max(current.number if current else 0, state.passed)
     if state.leaving is not None:
         condition = NodeRecord.LEAVING
     elif state.workers is not Workers.IDLE:
         condition = NodeRecord.RUNNING
     else:
-        condition = NodeRecord.READY if current is None else NodeRecord.STOPPED
+        condition = NodeRecord.STOPPED if number else NodeRecord.READY
     claims = state.claiming and current is not None
     return NodeRecord(
         state.uuid,
@@ -167,7 +199,7 @@ def node_record(state: State) -> NodeRecord:
         me.workers,
         me.rank,
         condition,
-        current.number if current else 0,
+        number,
         claim=current if claims else None,
         entry=state.entry if claims else None,
     )
@@ -178,14 +210,24 @@ def register(state: State) -> Move | None:
     run = state.view.run
     if state.lease is None or state.ending or run is None or run.record.uuid != state.uuid:
         return None
-    if state.pending & {"node", "run", "view"}:
+    if state.pending & {"node", "run", "view"} or state.found_dead is not None:
         return None
     record, sent = node_record(state), state.sent
     implied = sent is not None and record.state == NodeRecord.RUNNING and sent.state != NodeRecord.RUNNING
-    if record == sent or (implied and not state.claiming):
+    if implied and not state.claiming:
+        return None
+    # What an earlier session sent may arrive late and undo what this one said: a leader that waits is told again.
+    again = state.claiming and record.state == NodeRecord.STOPPED and _ends(state, record.round)
+    if record == sent and not (again and state.now >= state.sent_at + state.policy.lease_ttl):
         return None
     put = Put(state.keys.node(state.me.incarnation), record.encode(), state.lease)
-    return write(replace(state, sent=record), "node", Transaction((put,), (CreatedAt(state.keys.run, run.created),)))
+    state = replace(state, sent=record, sent_at=state.now)
+    return write(state, "node", Transaction((put,), (CreatedAt(state.keys.run, run.created),)))
+
+
+def _ends(state: State, number: int) -> bool:
+    seen = state.view.round
+    return seen is not None and seen.record.phase == RoundRecord.STOPPING and seen.record.number == number
 
 
 def tell_result(state: State) -> Move | None:
@@ -211,7 +253,7 @@ def campaign(state: State) -> Move | None:
         return None
     if state.view.leader is not None or state.sent is None or state.view.outcome is not None:
         return None
-    if state.pending & {"leader", "node", "run", "view"}:
+    if state.pending & {"leader", "node", "run", "view"} or not state.caught_up:
         return None
     put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
     guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))
@@ -238,28 +280,31 @@ def follow_round(state: State) -> Move | None:
     seen, run = state.view.round, state.view.run
     if state.lease is None or state.ending or state.leaving or seen is None or run is None:
         return None
-    if run.record.uuid != state.uuid or "view" in state.pending:
+    if run.record.uuid != state.uuid or "view" in state.pending or state.found_dead is not None:
         return None
     current, mine = seen.record, state.round.number if state.round else 0
     stopping = current.phase == RoundRecord.STOPPING
-    if state.workers in (Workers.RUNNING, Workers.DONE) and (
-        current.number > mine or (stopping and current.number == mine)
-    ):
+    # A lower number: the store was emptied, and others went on from what they knew before this node was back.
+    if state.workers in (Workers.RUNNING, Workers.DONE) and (stopping or current.number != mine):
         reason = current.reason if stopping else f"round {current.number} was formed without this node"
         state, effects = _stop(state, reason)
         return state, (Note("round left", f"stopping the workers: {reason}", {"round": mine}), *effects)
-    if stopping or current.number <= mine or state.workers is not Workers.IDLE:
+    if state.workers is not Workers.IDLE or current.number <= max(mine, state.passed):
         return None
+    if stopping:
+        # The leader may be waiting for this node, which did not get to start its workers.
+        return replace(state, passed=current.number), ()
     if state.place is None or state.place.number != current.number:
         if "roster" in state.pending:
             return None
         every = range(len(current.parts))
         wanted = every if state.me.whole_roster else (current.part_of(state.me.incarnation),)
         keys = tuple(state.keys.roster(current.number, part) for part in wanted)
-        return replace(state, pending=state.pending | {"roster"}), (ReadRoster(current.number, keys),)
+        asked = replace(state, pending=state.pending | {"roster"}, reading=state.uuid)
+        return asked, (ReadRoster(current.number, keys),)
     if state.place.entry is None:
         return _wait_as_spare(state, current)
-    return _start(state, current)
+    return _start(state, current, run.record)
 
 
 def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:
@@ -273,14 +318,14 @@ def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:
     return replace(state, told=text), (Note("spare" if full else "waiting", text, {"round": current.number}),)
 
 
-def _start(state: State, current: RoundRecord) -> Move:
+def _start(state: State, current: RoundRecord, run: RunRecord) -> Move:
     assert state.place is not None and state.place.entry is not None
     entry = state.place.entry
     assignment = Assignment(
         run_id=state.me.run_id,
         round=current.number,
         restarts=current.restarts,
-        max_restarts=state.policy.max_restarts,
+        max_restarts=run.max_restarts,
         role=state.me.role,
         entry=entry,
         nodes=current.nodes,
@@ -297,7 +342,6 @@ def _start(state: State, current: RoundRecord) -> Move:
         report=None,
         report_sent=False,
         told="",
-        found_dead=False,
     )
     last = entry.rank_offset + entry.workers - 1
     ranks = f"rank {last}" if entry.workers == 1 else f"ranks {entry.rank_offset}-{last}"
@@ -323,8 +367,9 @@ RULES = (
     say_goodbye,
     make_run,
     adopt_run,
+    bury_run,
+    tell_result,  # before the record that says that the workers are stopped: whoever sees that has seen why
     register,
-    tell_result,
     campaign,
     widen,
     keep_run,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lattice.core.events import Note
 from lattice.core.keyspace import CreatedAt, Delete, ModifiedAt, Put, Transaction
-from lattice.core.records import OutcomeRecord, RosterRecord, RoundRecord
+from lattice.core.records import LeaderRecord, OutcomeRecord, RosterRecord, RoundRecord
 from lattice.core.state import Move, Seen, State, lease_of, write
 from lattice.core.topology import RosterEntry
 
@@ -21,6 +21,11 @@ def _guards(state: State) -> tuple[CreatedAt | ModifiedAt, ...]:
     return (CreatedAt(state.keys.leader, leader.created),)
 
 
+def _same_round(state: State) -> ModifiedAt:
+    seen = state.view.round
+    return ModifiedAt(state.keys.round, seen.modified if seen else 0)
+
+
 def publish(
     state: State,
     record: RoundRecord,
@@ -28,7 +33,7 @@ def publish(
     previous: int | None,
 ) -> Move:
     """Write the roster, then, guarded by what was there before, the round; what older rounds left is removed."""
-    run, seen, keys = state.view.run, state.view.round, state.keys
+    run, keys = state.view.run, state.keys
     assert run is not None
     lease, guards = run.record.lease, _guards(state)
     rosters = [
@@ -36,9 +41,9 @@ def publish(
     ]
     clean = () if not previous else (Delete(keys.rosters(previous), True), Delete(keys.reports(previous), True))
     *early, last = [tuple(rosters[at : at + PARTS_PER_WRITE]) for at in range(0, len(rosters), PARTS_PER_WRITE)]
-    before = ModifiedAt(keys.round, seen.modified if seen else 0)
     final = (*last, Put(keys.round, record.encode(), lease), *clean)
-    transactions = [Transaction(puts, guards) for puts in early] + [Transaction(final, (*guards, before))]
+    guards = (*guards, _same_round(state))  # every part too: one that is delayed must not arrive in a sealed round
+    transactions = [Transaction(puts, guards) for puts in [*early, final]]
     return write(state, "lead", *transactions)
 
 
@@ -64,18 +69,21 @@ def end(state: State, outcome: OutcomeRecord) -> Move:
         Delete(keys.rosters(), prefix=True),
         Delete(keys.reports(), prefix=True),
     )
-    guards = (*_guards(state), CreatedAt(keys.outcome, 0))
+    # The round too: an end that is delayed must not meet a round that began meanwhile.
+    guards = (*_guards(state), CreatedAt(keys.outcome, 0), _same_round(state))
     return write(state, "lead", Transaction(operations, guards), grants=((lease, state.policy.outcome_ttl),))
 
 
 def clear(state: State) -> Move:
-    """Remove a run whose agents are all gone; the rule that makes runs makes the next."""
+    """Remove a run whose agents are all gone, and lead what comes; the rule that makes runs makes the next."""
     keys, run = state.keys, state.view.run
-    assert run is not None
+    assert run is not None and state.lease is not None
     operations = (
+        Put(keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease),
         Delete(keys.run),
         Delete(keys.round),
         Delete(keys.rosters(), prefix=True),
         Delete(keys.reports(), prefix=True),
     )
-    return write(state, "lead", Transaction(operations, (CreatedAt(keys.run, run.created), *_guards(state))))
+    guards = (CreatedAt(keys.leader, 0), CreatedAt(keys.run, run.created), _same_round(state))
+    return write(state, "run", Transaction(operations, guards))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from lattice.core.topology import RosterEntry
@@ -16,41 +16,27 @@ class Keys:
     """The keys of one run."""
 
     run_id: str
+    root: str = field(init=False)
+    """the prefix of everything that belongs to the run"""
+    control: str = field(init=False)
+    """the prefix that every agent watches"""
+    run: str = field(init=False)
+    """the run record"""
+    leader: str = field(init=False)
+    """whoever creates it leads"""
+    round: str = field(init=False)
+    """the current round"""
+    outcome: str = field(init=False)
+    """the run's end"""
+    nodes: str = field(init=False)
+    """the prefix of the node records"""
 
-    @property
-    def root(self) -> str:
-        """Give the prefix of everything that belongs to the run."""
-        return "/lattice/" + self.run_id.replace("%", "%25").replace("/", "%2F") + "/"
-
-    @property
-    def control(self) -> str:
-        """Give the prefix that every agent watches."""
-        return f"{self.root}control/"
-
-    @property
-    def run(self) -> str:
-        """Give the key of the run record."""
-        return f"{self.control}run"
-
-    @property
-    def leader(self) -> str:
-        """Give the key whose creator leads."""
-        return f"{self.control}leader"
-
-    @property
-    def round(self) -> str:
-        """Give the key of the current round."""
-        return f"{self.control}round"
-
-    @property
-    def outcome(self) -> str:
-        """Give the key of the run's end."""
-        return f"{self.control}outcome"
-
-    @property
-    def nodes(self) -> str:
-        """Give the prefix of the node records."""
-        return f"{self.root}nodes/"
+    def __post_init__(self) -> None:
+        root = "/lattice/" + self.run_id.replace("%", "%25").replace("/", "%2F") + "/"
+        places = {"root": "", "control": "control/", "nodes": "nodes/"}
+        places |= {name: f"control/{name}" for name in ("run", "leader", "round", "outcome")}
+        for name, place in places.items():
+            object.__setattr__(self, name, root + place)
 
     def node(self, incarnation: str) -> str:
         """Give the key of one agent."""
@@ -84,10 +70,7 @@ class Record:
 
     def encode(self) -> bytes:
         """Give the bytes to store."""
-        return json.dumps({"v": VERSION, **self._fields()}, separators=(",", ":")).encode()
-
-    def _fields(self) -> dict[str, Any]:
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
+        return json.dumps({"v": VERSION, **_fields(self)}, separators=(",", ":"), default=_fields).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -100,7 +83,7 @@ class Record:
             fields = json.loads(data)
             if fields.pop("v") != VERSION:
                 raise ValueError("version")
-            known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+            known = cls.__slots__
             return cls._build({name: value for name, value in fields.items() if name in known})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WrongRecordError(f"not a {cls.__name__}: {data[:80]!r}") from error
@@ -277,6 +260,11 @@ class RosterRecord(Record):
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
         return cls(tuple(roster_entry(entry) for entry in fields["entries"]))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    # Every record and what it contains is a dataclass with slots: these are its fields, and nothing is copied.
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def roster_entry(fields: dict[str, Any]) -> RosterEntry:

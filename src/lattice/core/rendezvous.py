@@ -83,23 +83,30 @@ def absorb(state: State, event: Event) -> Move:
             return replace(state, ending=state.ending or Finish(1, reason, event="store refused")), ()
         case Viewed(whole=whole, items=items, revision=revision):
             view = changed(View(state.keys, whole), items, revision)
-            return replace(state, view=view, pending=state.pending - {"view"}, awaited=0), ()
+            came = view.nodes.keys() - state.view.nodes.keys()
+            return leader.watched(replace(state, view=view, pending=state.pending - {"view"}, awaited=0), came), ()
         case Changed(batch=batch):
             view = changed(state.view, batch.changes, batch.revision)
             return leader.watched(replace(state, view=view), came=view.nodes.keys() - state.view.nodes.keys()), ()
         case Written():
             return _written(state, event)
         case RosterRead(number=number, entries=entries):
+            state = replace(state, pending=state.pending - {"roster"})
+            if state.reading != state.uuid:
+                return state, ()
             mine = next((entry for entry in entries if entry.incarnation == state.me.incarnation), None)
             members = tuple(sorted(entries, key=lambda entry: entry.group_rank)) if state.me.whole_roster else ()
-            return replace(state, place=Place(number, mine, members), pending=state.pending - {"roster"}), ()
+            return replace(state, place=Place(number, mine, members)), ()
         case WorkersFailed(failure=failure):
-            report = ReportRecord(state.me.incarnation, failure)
-            return replace(state, workers=Workers.STOPPING, report=report, report_sent=False), ()
+            return _workers_failed(state, ReportRecord(state.me.incarnation, failure)), ()
         case WorkersDone():
+            if state.workers is not Workers.RUNNING:
+                return state, ()  # they exited 0 because they were told to stop: that is not the end of their work
             report = ReportRecord(state.me.incarnation)
             return replace(state, workers=Workers.DONE, report=report, report_sent=False), ()
         case WorkersStopped(ports=ports):
+            if state.workers not in (Workers.STOPPING, Workers.IDLE):
+                return state, ()  # the echo of an earlier round
             return replace(state, workers=Workers.IDLE, ports=ports), ()
         case GoodbyeAsked(signal=signal):
             text = "leaving: stopping the workers and telling the others"
@@ -125,8 +132,15 @@ def _connected(state: State, event: Connected) -> State:
         claiming=again,
         report_sent=False,
         place=None,
+        found_dead=None if state.found_dead is None else event.at,
         leading=None,
     )
+
+
+def _workers_failed(state: State, report: ReportRecord) -> State:
+    if state.workers not in (Workers.RUNNING, Workers.STOPPING) or state.report is not None:
+        return state
+    return replace(state, workers=Workers.STOPPING, report=report, report_sent=False)
 
 
 def _disconnected(state: State, reason: str) -> Move:
@@ -151,7 +165,9 @@ def _disconnected(state: State, reason: str) -> Move:
 def _written(state: State, event: Written) -> Move:
     state = replace(state, pending=state.pending - {event.tag})
     if event.succeeded:
-        return replace(state, awaited=max(state.awaited, event.revision)), ()
+        # Only what is watched will be seen: a node's own record is not, unless it leads.
+        watched = state.view.whole or event.tag in ("run", "leader", "lead")
+        return (replace(state, awaited=max(state.awaited, event.revision)) if watched else state), ()
     # Somebody else was faster: look again before deciding anything.
     state = replace(state, sent=None, report_sent=False, pending=state.pending | {"view"})
     return state, (ReadView(state.view.whole),)

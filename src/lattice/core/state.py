@@ -163,7 +163,6 @@ class Identity:
 class Leading:
     """What only a leader keeps in mind; a new leader begins anew."""
 
-    since: float
     joined_at: float
     """when the last node came"""
     waiting_since: float | None = None
@@ -171,11 +170,10 @@ class Leading:
     patient: bool = True
     """whether the next round gives a last call"""
     number: int = 0
-    """the round that the four below are about"""
-    sealed_at: float = 0.0
+    """the round that the two below are about"""
+    sealed_at: float | None = None
+    """None for a round that another leader sealed: long ago, as far as anyone knows"""
     ended_at: float | None = None
-    lost: frozenset[str] = frozenset()
-    """members that were lost or leaving at some moment of the round"""
     grew_at: float | None = None
     """when the last round that only admitted newcomers was begun"""
     fast: int = 0
@@ -206,7 +204,7 @@ class State:
     kept: int = 0
     """the run lease that this agent keeps alive"""
     awaited: int = 0
-    """a write of ours was applied at this revision: the leader decides nothing before it is seen"""
+    """a write of ours was applied at this revision: nothing that it may have changed is decided before it is seen"""
     # the run
     uuid: str = ""
     """the run that this agent takes part in"""
@@ -214,18 +212,25 @@ class State:
     """how many runs this agent has begun"""
     emptied: bool = False
     """whether the store lost everything and this agent is refilling it"""
-    found_dead: bool = False
-    """whether there was a run without a leader when this agent came"""
+    joined: float | None = None
+    """the session (by its beginning) in which the run was last seen"""
+    found_dead: float | None = None
+    """since when there is a run that had no leader when this agent came"""
     # this node
     sent: NodeRecord | None = None
     """the node record as written in this session"""
+    sent_at: float = 0.0
     claiming: bool = False
     """whether node records carry the round (after a reconnection)"""
     workers: Workers = Workers.IDLE
     round: RoundRecord | None = None
     """the last round that was started here"""
     entry: RosterEntry | None = None
+    passed: int = 0
+    """the last round that was seen to end while nothing ran here: it will not be started here any more"""
     place: Place | None = None
+    reading: str = ""
+    """the run whose roster is being read: a run that was begun anew has other rounds under the same numbers"""
     report: ReportRecord | None = None
     report_sent: bool = False
     leaving: int | None = None
@@ -240,7 +245,7 @@ class State:
     @property
     def keys(self) -> Keys:
         """Give the keys of the run."""
-        return self.me.keys
+        return self.view.keys
 
     @property
     def leads(self) -> bool:
@@ -251,7 +256,12 @@ class State:
     @property
     def settled(self) -> bool:
         """Tell whether the store has answered long enough for absence to mean loss."""
-        return self.lease is not None and self.since is not None and self.now - self.since >= self.policy.lease_ttl
+        return self.lease is not None and self.since is not None and self.now >= self.since + self.policy.lease_ttl
+
+    @property
+    def caught_up(self) -> bool:
+        """Tell whether the view shows what this agent itself wrote."""
+        return self.view.revision >= self.awaited
 
 
 Move = tuple[State, tuple[Effect, ...]]
