@@ -68,7 +68,7 @@ upload: build
 	$(BIN)/python -m twine upload --non-interactive --disable-progress-bar --repository $(REPOSITORY) dist/*
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .cache build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 

@@ -72,6 +72,9 @@ def recovered(what: str, since: float, world: int, agents: Sequence[Agent]) -> R
     """Wait until all workers of these agents have formed a group again, and tell how long it took."""
 
     def all_formed() -> list[tuple[float, int]] | None:
+        for agent in agents:
+            if agent.process.poll() is not None:
+                raise DemoError(f"agent {agent.name} ended with {agent.process.returncode} after {what}")
         found = [agent.formed(world, since) for agent in agents]
         complete = [moment for moment in found if moment is not None]
         same_round = len({number for _, number in complete}) == 1

@@ -14,6 +14,16 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank, world, number = dist.get_rank(), dist.get_world_size(), os.environ["LATTICE_ROUND"]
     print(f"round {number}: group of {world} formed, I am rank {rank}", flush=True)
+    try:
+        work(rank, world, enough)
+    except RuntimeError as error:  # one line instead of a traceback: there is a lot to see in the demo
+        raise SystemExit(f"round {number}: rank {rank} lost a peer: {str(error).split('] ', 1)[-1][:40]}") from None
+    print(f"round {number}: rank {rank} is done", flush=True)
+    dist.destroy_process_group()
+
+
+def work(rank: int, world: int, enough: Path) -> None:
+    """Add numbers until the file is there."""
     while True:
         # One tensor says both: that everybody is there, and whether rank 0 has seen the file.
         votes = torch.tensor([1, int(rank == 0 and enough.exists())])
@@ -24,8 +34,6 @@ def main() -> None:
             break
         time.sleep(0.1)
     dist.barrier()
-    print(f"round {number}: rank {rank} is done", flush=True)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

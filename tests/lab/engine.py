@@ -58,4 +58,4 @@ def engine() -> Iterator[Engine]:
         up.docker("import", "--change", change, base, "local/base")
         yield up
     finally:
-        call("docker/down.sh", variables=variables)
+        call("docker/down.sh", variables=variables, within=300)
