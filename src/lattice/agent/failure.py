@@ -64,6 +64,20 @@ def describe_failure(
     )
 
 
+def fresh_error_file(folder: Path) -> Path:
+    """
+    Give the error file of a worker that is about to start, and move one away that an earlier run of the id left.
+
+    :param folder: where the worker's logs go
+    """
+    path = folder / ERROR_FILE
+    try:
+        path.rename(folder / f"error.{path.stat().st_mtime_ns}.json")
+    except OSError:
+        pass  # there is none, as nearly always
+    return path
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(errors="replace")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 
-from lattice.agent.failure import ERROR_FILE, describe_failure
+from lattice.agent.failure import describe_failure, fresh_error_file
 from lattice.agent.output import Output
 from lattice.core.events import Event, WorkersDone, WorkersFailed, WorkersStopped
 from lattice.core.records import FailureRecord
@@ -112,7 +112,7 @@ class WorkerGroup:
             pids=[worker.pid for worker in self._workers.values()],
             took=round(time.monotonic() - began, 4),
         )
-        for local_rank, unstarted in self._unstarted.items():
+        for local_rank, unstarted in tuple(self._unstarted.items()):
             self._happen(Exited(time.monotonic(), local_rank, unstarted.exit_code))
 
     def stop(self) -> None:
@@ -143,12 +143,11 @@ class WorkerGroup:
 
     def _spawn(self, assignment: Assignment, local_rank: int, inherited: Mapping[str, str]) -> None:
         folder = self.log_folder(assignment, local_rank)
-        error_file = folder / ERROR_FILE
-        error_file.unlink(missing_ok=True)  # only an earlier run of the same id can have left one
+        error_file = str(fresh_error_file(folder))
         environ = {
             **inherited,
             **identity(assignment, local_rank),
-            **self._environment.variables(assignment, local_rank, str(error_file)),
+            **self._environment.variables(assignment, local_rank, error_file),
             MARKER: self._incarnation,
         }
         streams = self._output.open(
@@ -209,10 +208,11 @@ class WorkerGroup:
     def _clean_up(self) -> None:
         """Leave nothing of the round: no process of any worker's making, no pipe."""
         self._guard.sweep()
-        for local_rank, worker in self._workers.items():
+        for local_rank in (*self._workers, *self._unstarted):
             self._output.finish(local_rank)
+        for worker in self._workers.values():
             worker.close()
-        self._workers = {}
+        self._workers, self._unstarted = {}, {}
 
     def _failure(self, local_rank: int) -> FailureRecord:
         assert self._assignment is not None
