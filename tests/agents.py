@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from lattice.process.guard import is_marked, read_processes
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTED = str(ROOT / "tests" / "workers" / "scripted.py")
+TAG = "STARTED_BY_TEST"
+"""a variable that agents hand down to whatever descends from them, so that the test finds all of it"""
 
 
 def clean_environment() -> dict[str, str]:
@@ -85,6 +89,19 @@ class AgentProcess:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"agent {self.name} still runs; its output:\n{self.output()}") from None
 
+    def memory(self) -> float:
+        """Give the agent's resident memory in MB."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+    def descriptors(self) -> int:
+        """Count the agent's open descriptors."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def guard(self) -> int:
+        """Find the agent's guard process, 0 if there is none."""
+        return next((pid for pid in children(self.pid) if f"guard.py {self.pid}" in command_of(pid)), 0)
+
     def close(self) -> None:
         """End it, whatever it does."""
         if self.process.poll() is None:
@@ -102,6 +119,7 @@ class Cluster:
         self.said = folder / "said"
         self.said.mkdir()
         self.agents: list[AgentProcess] = []
+        self._tag = uuid4().hex
 
     def agent(
         self,
@@ -113,9 +131,40 @@ class Cluster:
         """Start one more agent; by default with obedient workers."""
         arguments = [*self.options, "--log_dir", str(self.folder / "logs"), *options]
         arguments += entry if entry is not None else [SCRIPTED, str(self.said)]
-        agent = AgentProcess(self.folder, f"agent{len(self.agents)}", arguments, environ, prefix)
+        tagged = {**(environ or {}), TAG: self._tag}
+        agent = AgentProcess(self.folder, f"agent{len(self.agents)}", arguments, tagged, prefix)
         self.agents.append(agent)
         return agent
+
+    def script(self, text: str, name: str = "worker.py") -> str:
+        """Write a worker's program and give its path."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def log(self, number: int, rank: int, stream: str = "stdout") -> str:
+        """Give what is in a worker's log file."""
+        (path,) = (self.folder / "logs").glob(f"*/round_{number}/{rank}/{stream}.log")
+        return path.read_text(errors="replace")
+
+    def descendants(self) -> list[int]:
+        """Find every running process that came from one of the agents, themselves included, wherever it went."""
+        marks = {f"{TAG}={self._tag}".encode()}
+        guards = {f"guard.py {agent.pid}" for agent in self.agents}
+        return [
+            process.pid
+            for process in read_processes()
+            if not process.ended
+            and (is_marked(process.pid, marks) or any(guard in command_of(process.pid) for guard in guards))
+        ]
+
+    def pids(self, number: int) -> list[int]:
+        """Give the workers' process ids of a round, by rank."""
+        return [int(facts["pid"]) for facts in self.workers(number)]
+
+    def outputs(self) -> str:
+        """Give what all agents wrote, for a message."""
+        return "\n".join(f"--- {agent.name}\n{agent.output()}" for agent in self.agents)
 
     def workers(self, number: int | None = None) -> list[dict[str, Any]]:
         """Give what workers said of themselves, of one round or of all."""
@@ -139,8 +188,9 @@ class Cluster:
         try:
             return eventually(complete, within=60)
         except AssertionError as error:
-            outputs = "\n".join(f"--- {agent.name}\n{agent.output()}" for agent in self.agents)
-            raise AssertionError(f"no round of {world} workers after round {after}: {error}\n{outputs}") from None
+            raise AssertionError(
+                f"no round of {world} workers after round {after}: {error}\n{self.outputs()}"
+            ) from None
 
     def tell(self, order: str, code: int = 0) -> None:
         """Tell workers to exit: order is exit, exit-RANK, exit-ROUND-RANK."""
@@ -148,11 +198,29 @@ class Cluster:
         (self.said / f".{order}").rename(self.said / order)
 
     def close(self) -> None:
-        """End every agent; none of their workers may survive."""
+        """End every agent; nothing that descended from them may survive."""
         for agent in self.agents:
             agent.close()
-        pids = [facts["pid"] for facts in self.workers()]
-        eventually(lambda: not [pid for pid in pids if alive(pid)])
+
+        def nothing_left() -> bool:
+            left = {pid: command_of(pid) for pid in self.descendants()}
+            assert not left, f"left behind: {left}"
+            return True
+
+        eventually(nothing_left)
+
+
+def command_of(pid: int) -> str:
+    """Give the command line of a process, empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def children(pid: int) -> list[int]:
+    """Find the running children of a process."""
+    return [process.pid for process in read_processes() if process.parent == pid and not process.ended]
 
 
 def alive(pid: int) -> bool:

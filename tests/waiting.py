@@ -32,3 +32,8 @@ def eventually(condition: Callable[[], T], within: float = 30.0) -> T:
             raise AssertionError(f"not within {within:g}s (last answer: {result!r})") from failure
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
+
+
+def pass_time(seconds: float) -> None:
+    """Let a fault last: not to wait for anything, but to see what happens, or that nothing does."""
+    time.sleep(seconds)

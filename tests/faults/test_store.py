@@ -1,0 +1,157 @@
+"""The store restarts, hangs, loses its leader, goes away or comes back empty: no worker notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agents import Cluster, alive
+from tests.etcd_server import EtcdCluster, EtcdServer
+from tests.faults.conftest import LEASE, Form, address
+from tests.faults.test_membership import finish
+from tests.waiting import eventually, pass_time
+
+
+@pytest.fixture
+def three() -> Iterator[EtcdCluster]:
+    cluster = EtcdCluster(3)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+def begun(run: Cluster, nodes: int = 2) -> list[int]:
+    """Start agents with two workers each and give the workers' pids."""
+    for _ in range(nodes):
+        run.agent("--nproc_per_node", "2")
+    return run.pids(run.round_of(2 * nodes))
+
+
+def unharmed(run: Cluster, pids: list[int]) -> None:
+    """See that the same workers run, then that a restart and the end still work."""
+    assert all(alive(pid) for pid in pids), run.outputs()
+    number = max(int(worker["LATTICE_ROUND"]) for worker in run.workers())
+    worlds = [agent.worlds() for agent in run.agents]
+    assert all(len(rounds) == 1 for rounds in worlds), f"workers were restarted: {worlds}\n{run.outputs()}"
+    run.tell(f"exit-{number}-0", 1)
+    run.round_of(len(pids), after=number)
+    finish(run)
+
+
+def test_etcd_restarts(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
+    pids = begun(run)
+    own_etcd.restart()
+    for agent in run.agents:
+        eventually(lambda agent=agent: len(agent.events("store connected")) == 2)  # type: ignore[misc]
+    unharmed(run, pids)
+
+
+def test_etcd_is_away_for_longer_than_a_lease(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
+    pids = begun(run)
+    own_etcd.kill()
+    pass_time(4 * LEASE)
+    assert all(alive(pid) for pid in pids)
+    own_etcd.restart()
+    for agent in run.agents:
+        eventually(lambda agent=agent: len(agent.events("store connected")) == 2)  # type: ignore[misc]
+    pass_time(2 * LEASE)  # long enough for anyone to be declared lost
+    unharmed(run, pids)
+
+
+def test_etcd_hangs_for_longer_than_a_lease(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
+    pids = begun(run)
+    own_etcd.pause()
+    pass_time(3 * LEASE)
+    own_etcd.resume()
+    pass_time(2 * LEASE)
+    unharmed(run, pids)
+
+
+def test_etcd_comes_back_empty(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
+    pids = begun(run)
+    own_etcd.restart(wipe=True)
+    eventually(lambda: [agent for agent in run.agents if agent.events("round refilled")])
+    pass_time(2 * LEASE)
+    unharmed(run, pids)
+
+
+def test_etcd_is_away_and_a_worker_fails_meanwhile(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
+    begun(run)
+    own_etcd.kill()
+    for agent in run.agents:
+        eventually(lambda agent=agent: agent.events("store lost"))  # type: ignore[misc]
+    run.tell("exit-1-3", 5)
+    eventually(lambda: any(line["code"] == 5 for agent in run.agents for line in agent.events("worker exited")))
+    own_etcd.restart()
+    number = run.round_of(4, after=1)
+    assert {worker["LATTICE_RESTART_COUNT"] for worker in run.workers(number)} == {"1"}
+    finish(run)
+
+
+def test_etcd_is_away_and_the_work_ends_meanwhile(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", endpoint=address(own_etcd))
+    begun(run)
+    own_etcd.kill()
+    run.tell("exit")
+    for agent in run.agents:
+        eventually(lambda agent=agent: len(agent.events("worker exited")) == 2)  # type: ignore[misc]
+    own_etcd.restart()
+    assert [agent.wait() for agent in run.agents] == [0, 0]
+    assert all("succeeded" in agent.output() for agent in run.agents)
+
+
+def test_etcd_is_away_for_longer_than_the_grace(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", endpoint=address(own_etcd), store_grace=3)
+    pids = begun(run)
+    own_etcd.kill()
+    for agent in run.agents:
+        assert agent.wait() == 1
+        assert "store_grace" in agent.output() and "LATTICE_RDZV_CONF" in agent.output()
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_etcd_loses_its_leader(form: Form, three: EtcdCluster) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(*three.members))
+    pids = begun(run)
+    three.members[three.leader()].kill()
+    pass_time(2 * LEASE)
+    unharmed(run, pids)
+
+
+def test_the_leader_of_etcd_hangs(form: Form, three: EtcdCluster) -> None:
+    run = form("2", "--max_restarts", "1", endpoint=address(*three.members))
+    pids = begun(run)
+    hung = three.members[three.leader()]
+    hung.pause()
+    try:
+        pass_time(3 * LEASE)
+        unharmed(run, pids)
+    finally:
+        hung.resume()
+
+
+def test_nodes_that_join_or_die_while_etcd_is_away_are_seen_afterwards(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("1:3", endpoint=address(own_etcd))
+    agents = [run.agent() for _ in range(2)]
+    first = run.round_of(2)
+    own_etcd.kill()
+    agents[0].kill()
+    run.agent()
+    pass_time(LEASE)
+    own_etcd.restart()
+
+    def settled() -> bool:
+        newest = max(int(worker["LATTICE_ROUND"]) for worker in run.workers())
+        facts = run.workers(newest)
+        return newest > first and len(facts) == 2 == int(facts[0]["LATTICE_WORLD_SIZE"])
+
+    eventually(settled, within=60)
+    run.tell("exit")
+    assert [agent.wait() for agent in run.agents[1:]] == [0, 0]
