@@ -334,6 +334,7 @@ def test_a_server_that_is_gone_is_noticed_at_once_and_found_again(behind: Memory
         store.watch("a", 1, seen)
         identity = store.identity()
         child.kill()
+        child.wait()  # Its sockets are closed one after the other; now all of them are.
         eventually(lambda: seen.errors)
         assert "closed the connection" in str(seen.errors[0]) or "reset" in str(seen.errors[0])
         with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}: connection refused"):

@@ -222,7 +222,6 @@ def connect(host: str, port: int, secret: bytes, timeout: float) -> Line:
         connection = socket.create_connection((host, port), timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # No thread waits for longer to send: to a machine that is gone, or to a process that does not read.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout * 1000))
         seconds, rest = divmod(timeout, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("ll", int(seconds), int(rest * 1e6)))
         return Line(name, connection, secret, timeout)
