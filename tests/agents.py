@@ -18,6 +18,7 @@ from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTED = str(ROOT / "tests" / "workers" / "scripted.py")
+PROGRAM = ("-m", "lattice.torch.run")
 TAG = "STARTED_BY_TEST"
 """a variable that agents hand down to whatever descends from them, so that the test finds all of it"""
 
@@ -29,7 +30,7 @@ def clean_environment() -> dict[str, str]:
 
 
 class AgentProcess:
-    """One `python -m lattice.torch.run`, its journal and its output."""
+    """One agent, its journal and its output."""
 
     def __init__(
         self,
@@ -38,11 +39,12 @@ class AgentProcess:
         arguments: Sequence[str],
         environ: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self.name = name
         self.journal = folder / f"{name}.events"
         self.output_file = folder / f"{name}.output"
-        command = [*prefix, sys.executable, "-m", "lattice.torch.run", "--events", str(self.journal), *arguments]
+        command = [*prefix, sys.executable, *program, "--events", str(self.journal), *arguments]
         with self.output_file.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
@@ -127,12 +129,13 @@ class Cluster:
         entry: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
     ) -> AgentProcess:
         """Start one more agent; by default with obedient workers."""
         arguments = [*self.options, "--log_dir", str(self.folder / "logs"), *options]
         arguments += entry if entry is not None else [SCRIPTED, str(self.said)]
         tagged = {**(environ or {}), TAG: self._tag}
-        agent = AgentProcess(self.folder, f"agent{len(self.agents)}", arguments, tagged, prefix)
+        agent = AgentProcess(self.folder, f"agent{len(self.agents)}", arguments, tagged, prefix, program)
         self.agents.append(agent)
         return agent
 
