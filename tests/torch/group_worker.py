@@ -86,15 +86,16 @@ def forked() -> None:
     import lattice.torch
 
     store = lattice.torch.store(timeout=PATIENCE)
-    store.set("parent", "1")
+    store.add("number", 1)
     child = os.fork()
     for n in range(20):
+        store.add("number", 1)
         store.set(f"{child > 0}{n}", str(n))
         assert store.get(f"{child > 0}{n}") == str(n).encode()
     if child == 0:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    print("total", store.num_keys())
+    print("total", store.num_keys(), store.add("number", 0))
 
 
 if __name__ == "__main__":

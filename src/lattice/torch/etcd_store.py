@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,8 @@ class _Receipt:
     """A key that only one call at a time writes, together with what it changes: it tells whether it was applied."""
 
     key: bytes
+    owner: int
+    """the process that writes it: a forked child gets copies and must not use them"""
     revision: int = 0
 
 
@@ -188,7 +191,7 @@ class EtcdStore(dist.Store):
         being applied twice, and holds what it wrote.
         """
         name, deadline = self._name(key), self._deadline()
-        receipt = self._receipts.pop() if self._receipts else _Receipt(self._prefixed(f"receipts/{uuid.uuid4().hex}"))
+        receipt = self._receipt()
         current, revision = None, 0
         while True:
             value = compute(current)
@@ -209,6 +212,15 @@ class EtcdStore(dist.Store):
             time.sleep(0.005 * random())
         self._receipts.append(receipt)
         return value
+
+    def _receipt(self) -> _Receipt:
+        process = os.getpid()
+        try:
+            while (receipt := self._receipts.pop()).owner != process:
+                pass
+            return receipt
+        except IndexError:
+            return _Receipt(self._prefixed(f"receipts/{uuid.uuid4().hex}"), process)
 
     def _read(self, keys: Sequence[str], deadline: float) -> list[bytes | None]:
         found: list[bytes | None] = []

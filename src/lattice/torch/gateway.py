@@ -90,24 +90,24 @@ class Gateway:
         create = {"key": encoded(key), "start_revision": str(after + 1), "filters": ["NODELETE"]}
         connection = self._connection(deadline)
         try:
+            connection.connect()
+            stream = connection.sock
             response = self._send(connection, "/v3/watch", {"create_request": create})
-            # Only the socket knows about timeouts, and the response may take it away from the connection.
-            stream = connection.sock or response.fp.raw._sock
             while (left := deadline - time.monotonic()) > 0:
                 stream.settimeout(left)
                 answer = json.loads(response.readline() or "{}").get("result", {})
                 if not answer.get("created") or answer.get("canceled"):
                     return bool(answer.get("events"))
         except (OSError, HTTPException, ValueError, StoreUnavailable):
-            self._rotate()
+            self._rotate(connection)
         finally:
             connection.close()
         return False
 
     def close(self) -> None:
         """Close the idle connections; another call opens new ones."""
-        while self._idle:
-            self._idle.pop().close()
+        while connection := self._pop():
+            connection.close()
 
     def _try(self, path: str, body: Body, deadline: float) -> Body:
         if self._access.user and not self._token:
@@ -122,7 +122,7 @@ class Gateway:
             answer: Body = json.loads(response.read())
         except (OSError, HTTPException, ValueError) as error:
             connection.close()
-            self._rotate()
+            self._rotate(connection)
             if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
                 raise StoreRefused(f"etcd at {self._access}: no TLS connection: {error}") from error
             raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
@@ -169,19 +169,30 @@ class Gateway:
             self._owner = os.getpid()
             self.close()
         timeout = max(SHORTEST, min(self._request_timeout, deadline - time.monotonic()))
-        while reuse and self._idle:
-            connection = self._idle.pop()
+        while reuse and (connection := self._pop()):
             if connection.sock is not None:
                 connection.sock.settimeout(timeout)
                 return connection
-        host, port = self._access.endpoints[self._endpoint % len(self._access.endpoints)]
+        host, port = self._current()
         if self._access.cacert or self._access.cert:
             return HTTPSConnection(host, port, timeout=timeout, context=self._tls)
         return HTTPConnection(host, port, timeout=timeout)
 
-    def _rotate(self) -> None:
-        self._endpoint += 1
-        self.close()
+    def _pop(self) -> HTTPConnection | None:
+        # Threads share the idle connections: to look first and then take would be a race.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _current(self) -> tuple[str, int]:
+        return self._access.endpoints[self._endpoint % len(self._access.endpoints)]
+
+    def _rotate(self, failed: HTTPConnection) -> None:
+        # Several threads may fail at one endpoint: they leave it once.
+        if (failed.host, failed.port) == self._current():
+            self._endpoint += 1
+            self.close()
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
