@@ -150,8 +150,15 @@ def summary(ran: Sequence[str], rows: Sequence[Recovery], took: float) -> None:
     print(paint(f"\n  All recovered, nothing left behind, {took:.0f} s in all.", "1;32"), flush=True)
 
 
+def stop(number: int, frame: object) -> None:
+    """Make every signal that ends a program end this one in order."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     began = time.monotonic()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     ran: list[str] = []
     try:
         with tempfile.TemporaryDirectory(prefix="lattice-demo-") as name, ExitStack() as stack:

@@ -126,11 +126,11 @@ class Agent(Program):
         return next((line for line in self.events("workers started") if line["round"] == number), None)
 
     def formed(self, world: int, after: float) -> tuple[float, int] | None:
-        """Tell when the last worker of this agent said that its group had formed, and in which round."""
+        """Tell when the last worker of this agent said that its group had formed, and in which round, if all did."""
         said = [(at, line) for at, line in self.lines if f"group of {world} formed" in line and at > after]
         rounds = [int(line.split("round ")[1].split(":")[0]) for _, line in said]
-        last = [at for (at, _), number in zip(said, rounds, strict=True) if number == max(rounds)]
-        return (max(last), max(rounds)) if last else None
+        latest = [at for (at, _), number in zip(said, rounds, strict=True) if number == max(rounds)]
+        return (max(latest), max(rounds)) if latest and len(latest) == len(self.pids()) else None
 
     def pids(self) -> list[int]:
         """Give the workers of the latest round, by rank."""
