@@ -65,7 +65,7 @@ STOP_GRACE = 10.0
 PR_SET_PDEATHSIG = 1
 
 
-class EtcdFailed(LatticeError):  # noqa: N818 - named like the others in lattice.errors
+class EtcdFailed(LatticeError):
     """The etcd that we started did not start, or ended by itself."""
 
 

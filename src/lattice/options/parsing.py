@@ -13,11 +13,11 @@ from lattice.options.table import FRAMEWORK, OPTIONS, RDZV_BACKEND
 T = TypeVar("T")
 
 
-class HelpAsked(Exception):  # noqa: N818 - not an error
+class HelpAsked(Exception):
     """The user asked for help instead of a run."""
 
 
-class VersionAsked(Exception):  # noqa: N818 - not an error
+class VersionAsked(Exception):
     """The user asked which version this is."""
 
 
