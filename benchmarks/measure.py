@@ -1,0 +1,61 @@
+"""Figures of several tries, taken in turns so that a busy minute of the machine hits both sides alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """What one try gave."""
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """by name; what did not come before the time-out is not there"""
+    cpu: float | None = None
+    """processor seconds that the agents used for it, workers not counted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One side of a comparison."""
+
+    name: str
+    attempt: Callable[[], Try]
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All tries of one side."""
+
+    tries: tuple[Try, ...]
+
+    def hung(self, figure: str) -> int:
+        """Tell in how many tries it did not come to this."""
+        return sum(figure not in one.figures for one in self.tries)
+
+    def median(self, figure: str) -> float | None:
+        """Give the median over the tries that gave something."""
+        values = [one.figures[figure] for one in self.tries if figure in one.figures]
+        return statistics.median(values) if values else None
+
+    def spread(self, figure: str) -> tuple[float, float] | None:
+        """Give the least and the greatest value."""
+        values = [one.figures[figure] for one in self.tries if figure in one.figures]
+        return (min(values), max(values)) if values else None
+
+    @property
+    def cpu(self) -> float | None:
+        """Give the median of the processor seconds."""
+        values = [one.cpu for one in self.tries if one.cpu is not None]
+        return statistics.median(values) if values else None
+
+
+def in_turns(contenders: tuple[Contender, ...]) -> Iterator[tuple[Contender, int]]:
+    """Give A B A B …, and what is left of the one with more tries."""
+    for number in range(max(one.tries for one in contenders)):
+        for contender in contenders:
+            if number < contender.tries:
+                yield contender, number

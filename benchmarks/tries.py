@@ -1,0 +1,119 @@
+"""One try of each thing that is measured: run a job, do something to it, see how long it takes to be well again."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+
+from benchmarks import processes
+from benchmarks.jobs import WORKERS, Formed, Job, NeverStartedError, clean_environment
+from benchmarks.launchers import Launcher, Shape
+from benchmarks.measure import Try
+
+HELLO, STAMPED = str(WORKERS / "hello.py"), str(WORKERS / "stamped.py")
+SETTLE = 0.5
+"""seconds between a complete group and the death of a worker"""
+LONG_ROUND = 11.0
+"""seconds that a round lives before a node goes: after a shorter one Lattice pauses a second, to damp flapping"""
+START_TIMEOUT = 60.0
+LINE, END = "first worker line", "end of the command"
+RSS, PSS = "resident", "proportional (a shared page counts by its share)"
+AGAIN, GROUP = "first line of the new workers", "their process group did one all_reduce"
+
+
+def start(launcher: Launcher) -> Try:
+    """Measure from the command to the first line of a worker; processor time is that of the whole command."""
+    argv = launcher(Shape(restarts=0), [HELLO])[0]
+    with Job() as job:
+        began = time.monotonic()
+        agent = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=clean_environment(),
+            cwd=job.folder,
+            start_new_session=True,
+        )
+        assert agent.stdout is not None
+        with agent.stdout:
+            ready, _, _ = select.select([agent.stdout], [], [], START_TIMEOUT)
+            if not ready or b"hello" not in agent.stdout.readline():
+                raise NeverStartedError(f"no line of the worker in {START_TIMEOUT:.0f}s: {argv}")
+            line = time.monotonic() - began
+            agent.stdout.read()
+        _, _, usage = os.wait4(agent.pid, 0)
+        end = time.monotonic() - began
+    return Try({LINE: line, END: end}, usage.ru_utime + usage.ru_stime)
+
+
+def memory(launcher: Launcher) -> Try:
+    """Measure what an agent and its helpers hold while a worker runs; workers are not counted."""
+    with Job() as job:
+        agent = job.start(launcher(Shape(), [STAMPED, str(job.stamps_folder), "idle"])[0])
+        job.wait_begun(1, kind="line")
+        time.sleep(SETTLE)
+        tree = job.tree(agent)
+        rss, pss = processes.memory(tree)
+        cpu = sum(processes.cpu_seconds(tree).values())
+    return Try({RSS: rss, PSS: pss}, cpu)
+
+
+def worker_death(launcher: Launcher, shape: Shape, cap: float) -> Try:
+    """Measure from the SIGKILL of the last rank to a new process group."""
+    with Job() as job:
+        formed = _run(job, launcher, shape)
+        time.sleep(SETTLE)
+        before = _cpu(job)
+        fault = time.monotonic()
+        processes.kill([formed.pids[-1]])
+        return _recovery(job, shape.world, fault, cap, before)
+
+
+def node_loss(launcher: Launcher, shape: Shape, cap: float, mode: str = "training") -> Try:
+    """Measure from the SIGKILL of everything on the last node to a new process group of the others."""
+    with Job() as job:
+        _run(job, launcher, shape, mode)
+        time.sleep(LONG_ROUND)
+        lost = job.agents.pop()
+        before = _cpu(job)
+        node = [lost.pid, *processes.descendants(lost.pid)]
+        fault = time.monotonic()
+        processes.kill(node)  # the agent first: it must not see its workers end and tell the others
+        lost.wait()
+        return _recovery(job, shape.world - shape.workers, fault, cap, before)
+
+
+def goodbye(launcher: Launcher, shape: Shape, cap: float) -> Try:
+    """Measure from the SIGTERM to the agent of the last node to a new process group of the others."""
+    with Job() as job:
+        _run(job, launcher, shape)
+        time.sleep(LONG_ROUND)
+        leaving = job.agents.pop()
+        before = _cpu(job)
+        fault = time.monotonic()
+        leaving.send_signal(signal.SIGTERM)
+        recovery = _recovery(job, shape.world - shape.workers, fault, cap, before)
+        leaving.poll()
+        return recovery
+
+
+def _run(job: Job, launcher: Launcher, shape: Shape, mode: str = "training") -> Formed:
+    for argv in launcher(shape, [STAMPED, str(job.stamps_folder), mode]):
+        job.start(argv)
+    return job.wait_begun(shape.world)
+
+
+def _cpu(job: Job) -> dict[int, float]:
+    return processes.cpu_seconds([pid for agent in job.agents for pid in job.tree(agent)])
+
+
+def _recovery(job: Job, world: int, fault: float, cap: float, before: dict[int, float]) -> Try:
+    formed = job.wait_formed(world, fault, cap)
+    cpu = sum(used - before.get(pid, 0.0) for pid, used in _cpu(job).items())
+    begun = job.formed(world, fault, kind="line")
+    moments = {AGAIN: begun, GROUP: formed}
+    return Try({name: moment.at - fault for name, moment in moments.items() if moment is not None}, cpu)
