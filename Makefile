@@ -47,7 +47,7 @@ docs: $(DONE)/dev ## build the documentation in docs/_build/html
 	@$(MAKE) --no-print-directory -C docs html
 
 soak: $(DONE)/dev ## hundreds of restarts and membership changes in a row
-	SOAK_ROUNDS=$(SOAK) $(BIN)/python -m pytest tests -m soak --timeout 0 -v
+	LATTICE_SOAK_ROUNDS=$(SOAK) $(BIN)/python -m pytest tests -m soak --timeout 0 -v
 
 bench: $(DONE)/dev ## compare with torchrun of the installed torch, side by side
 	$(BIN)/python -m benchmarks

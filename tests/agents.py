@@ -169,31 +169,49 @@ class Cluster:
         """Give what all agents wrote, for a message."""
         return "\n".join(f"--- {agent.name}\n{agent.output()}" for agent in self.agents)
 
+    def rounds(self) -> list[int]:
+        """Give the numbers of the rounds in which a worker has said who it is."""
+        return sorted({int(path.name.split("-")[1]) for path in self.said.glob("[!.]*-*-*.json")})
+
     def workers(self, number: int | None = None) -> list[dict[str, Any]]:
         """Give what workers said of themselves, of one round or of all."""
-        found = [json.loads(path.read_text()) for path in self.said.glob("[!.]*-*-*.json")]
-        chosen = [facts for facts in found if number is None or int(facts["LATTICE_ROUND"]) == number]
-        return sorted(chosen, key=lambda facts: (int(facts["LATTICE_ROUND"]), int(facts["LATTICE_RANK"])))
+        named = "[!.]*-*-*.json" if number is None else f"[!.]*-{number}-*.json"
+        found = [json.loads(path.read_text()) for path in self.said.glob(named)]
+        return sorted(found, key=lambda facts: (int(facts["LATTICE_ROUND"]), int(facts["LATTICE_RANK"])))
 
     def round_of(self, world: int, after: int = 0) -> int:
         """Wait for a round with this many workers, all started and agreeing, and give its number."""
 
         def complete() -> int:
-            for number in sorted({int(facts["LATTICE_ROUND"]) for facts in self.workers()}, reverse=True):
+            for number in reversed([number for number in self.rounds() if number > after]):
                 facts = self.workers(number)
-                if number > after and len(facts) == world == int(facts[0]["LATTICE_WORLD_SIZE"]):
+                if len(facts) == world == int(facts[0]["LATTICE_WORLD_SIZE"]):
                     assert [int(worker["LATTICE_RANK"]) for worker in facts] == list(range(world))
-                    assert len({worker.get("MASTER_PORT") for worker in facts}) == 1
-                    assert len({worker.get("MASTER_ADDR") for worker in facts}) == 1
                     return number
             return 0
 
         try:
-            return eventually(complete, within=60)
+            number = eventually(complete, within=60)
         except AssertionError as error:
             raise AssertionError(
                 f"no round of {world} workers after round {after}: {error}\n{self.outputs()}"
             ) from None
+        self.agree(number)
+        return number
+
+    def agree(self, number: int) -> None:
+        """See that no two workers of a round differ in what must be the same for all, or share what must not."""
+        facts = self.workers(number)
+        for name in ("LATTICE_WORLD_SIZE", "LATTICE_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"):
+            said = {worker.get(name) for worker in facts}
+            assert len(said) == 1, f"round {number}: workers disagree on {name}: {said}\n{self.outputs()}"
+        ranks = [worker["LATTICE_RANK"] for worker in facts]
+        assert len(set(ranks)) == len(ranks), f"round {number}: a rank is held twice: {ranks}\n{self.outputs()}"
+
+    def left_from_before(self, number: int) -> list[int]:
+        """Find running processes of rounds before this one."""
+        before = {f"LATTICE_ROUND={earlier}".encode() for earlier in range(number)}
+        return [pid for pid in self.descendants() if is_marked(pid, before)]
 
     def tell(self, order: str, code: int = 0) -> None:
         """Tell workers to exit: order is exit, exit-RANK, exit-ROUND-RANK."""

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents import Cluster, cluster
+from tests.leaks import no_leaks
+
+__all__ = ["no_leaks"]
 
 
 @pytest.fixture

@@ -11,6 +11,9 @@ import pytest
 
 from tests.agents import Cluster, cluster
 from tests.etcd_server import EtcdServer
+from tests.leaks import no_leaks
+
+__all__ = ["no_leaks"]
 
 Form = Callable[..., Cluster]
 LEASE = 2

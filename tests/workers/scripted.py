@@ -9,7 +9,9 @@ from pathlib import Path
 
 folder = Path(sys.argv[1])
 number, rank = os.environ["LATTICE_ROUND"], os.environ["LATTICE_RANK"]
-facts = {name: value for name, value in os.environ.items() if name.startswith(("LATTICE_", "MASTER_", "TORCHELASTIC_"))}
+facts: dict[str, object] = {
+    name: value for name, value in os.environ.items() if name.startswith(("LATTICE_", "MASTER_", "TORCHELASTIC_"))
+}
 facts |= {"pid": os.getpid(), "argv": sys.argv[2:], "time": time.time()}
 
 
