@@ -81,6 +81,7 @@ def _shown(contender: Contender, number: int, scenario: Scenario, result: Try) -
     figures = ", ".join(f"{name} {value:.2f} {scenario.unit}" for name, value in result.figures.items())
     cpu = "" if result.cpu is None else f" (CPU {result.cpu:.2f} s)"
     missing = "" if len(result.figures) == 2 else f" no new group in {scenario.cap:.0f} s"
+    missing = ", gave up" if result.gave_up else missing
     return f"{contender.name} {number + 1}/{contender.tries}: {figures}{missing}{cpu}"
 
 

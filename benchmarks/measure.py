@@ -15,6 +15,8 @@ class Try:
     """by name; what did not come before the time-out is not there"""
     cpu: float | None = None
     """processor seconds that the agents used for it, workers not counted"""
+    gave_up: bool = False
+    """whether the agents ended, so that there is nothing to wait for any more"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,11 @@ class Series:
 
     tries: tuple[Try, ...]
 
-    def hung(self, figure: str) -> int:
-        """Tell in how many tries it did not come to this."""
-        return sum(figure not in one.figures for one in self.tries)
+    def missing(self, figure: str) -> tuple[int, int]:
+        """Tell in how many tries it did not come to this: those that hung, and those in which the agents gave up."""
+        without = [one for one in self.tries if figure not in one.figures]
+        gave_up = sum(one.gave_up for one in without)
+        return len(without) - gave_up, gave_up
 
     def median(self, figure: str) -> float | None:
         """Give the median over the tries that gave something."""

@@ -94,12 +94,17 @@ def _limits(scenario: Scenario, figure: str) -> list[Limit]:
 
 def _cell(series: Series, figure: str, scenario: Scenario) -> str:
     count = len(series.tries)
+    hung, gave_up = series.missing(figure)
     median, spread = series.median(figure), series.spread(figure)
-    if median is None or spread is None:
-        return f"none in {scenario.cap:.0f} s ({count} of {count})"
-    hung = series.hung(figure)
-    text = f"{_number(median)} {scenario.unit} [{_number(spread[0])}–{_number(spread[1])}] ×{count - hung}"  # noqa: RUF001
-    return f"{text}, {hung} of {count} hung" if hung else text
+    parts = []
+    if median is not None and spread is not None:
+        span = f"[{_number(spread[0])}–{_number(spread[1])}]"  # noqa: RUF001
+        parts.append(f"{_number(median)} {scenario.unit} {span} ×{count - hung - gave_up}")  # noqa: RUF001
+    if hung:
+        parts.append(f"{hung} of {count} none in {scenario.cap:.0f} s")
+    if gave_up:
+        parts.append(f"{gave_up} of {count} gave up")
+    return ", ".join(parts)
 
 
 def _ratio(ours: Series, theirs: Series, figure: str) -> str:

@@ -116,4 +116,6 @@ def _recovery(job: Job, world: int, fault: float, cap: float, before: dict[int, 
     cpu = sum(used - before.get(pid, 0.0) for pid, used in _cpu(job).items())
     begun = job.formed(world, fault, kind="line")
     moments = {AGAIN: begun, GROUP: formed}
-    return Try({name: moment.at - fault for name, moment in moments.items() if moment is not None}, cpu)
+    figures = {name: moment.at - fault for name, moment in moments.items() if moment is not None}
+    gave_up = all(agent.poll() is not None for agent in job.agents)
+    return Try(figures, None if gave_up else cpu, gave_up)
