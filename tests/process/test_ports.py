@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
