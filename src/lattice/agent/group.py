@@ -50,6 +50,7 @@ class WorkerGroup:
         environment: Environment,
         incarnation: str,
         folder: Path,
+        cwd: str,
         guard: Guard,
         output: Output,
         journal: Journal,
@@ -60,6 +61,7 @@ class WorkerGroup:
         self._environment = environment
         self._incarnation = incarnation
         self._folder = folder
+        self._cwd = cwd
         self._guard = guard
         self._output = output
         self._journal = journal
@@ -158,7 +160,7 @@ class WorkerGroup:
         )
         try:
             worker = self._guard.spawn(
-                self._spec.command.argv, environ, str(Path.cwd()), None, streams.stdout, streams.stderr, MARKER
+                self._spec.command.argv, environ, self._cwd, None, streams.stdout, streams.stderr, MARKER
             )
         finally:
             os.close(streams.stdout)

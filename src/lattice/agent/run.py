@@ -36,7 +36,9 @@ def run(spec: AgentSpec) -> int:
 
     :return: the exit code: 0, that of the first failed worker of the run, or 128 + the signal that asked to leave
     """
+    open_standard_descriptors()
     incarnation = uuid4().hex[:16]
+    cwd = working_directory()
     folder = log_folder(spec)
     framework = environment(spec.framework)
     with ExitStack() as stack:
@@ -56,7 +58,7 @@ def run(spec: AgentSpec) -> int:
         console.say(f"logs of the workers: {folder}")
         served = open_run_store(spec)
         stack.callback(served.close)
-        group = WorkerGroup(spec, framework, incarnation, folder, guard, output, journal, selector, inbox.put)
+        group = WorkerGroup(spec, framework, incarnation, folder, cwd, guard, output, journal, selector, inbox.put)
         stack.callback(group.close)
         me = Identity(
             run_id=spec.run_id,
@@ -97,6 +99,26 @@ def farewell(spec: AgentSpec, finish: Finish, session: Session) -> str:
     return (
         f"{text}\nThis node came after its end; the id {spec.run_id!r} is free again in {left:.0f}s, or take another."
     )
+
+
+def open_standard_descriptors() -> None:
+    """Have something behind 0, 1 and 2: closed by whoever started the agent, they would be given to our own sockets."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.dup(descriptor)
+    os.close(descriptor)
+
+
+def working_directory() -> str:
+    """
+    Tell where workers run.
+
+    :raises UsageError: that folder was removed
+    """
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise UsageError("the working directory does not exist any more; change to one that does.") from error
 
 
 def log_folder(spec: AgentSpec) -> Path:
