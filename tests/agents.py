@@ -239,6 +239,12 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def processor_time(pid: int) -> float:
+    """Give the seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def children(pid: int) -> list[int]:
     """Find the running children of a process."""
     return [process.pid for process in read_processes() if process.parent == pid and not process.ended]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.agents import Cluster
 from tests.etcd_server import EtcdServer
 from tests.faults.conftest import Form
@@ -137,3 +139,11 @@ def test_nothing_is_left_in_etcd_but_the_outcome(form: Form, etcd: EtcdServer) -
     finish(run)
     keys = etcd.etcdctl("get", "--prefix", "--keys-only", "/lattice/clean-end/").split()
     assert keys == ["/lattice/clean-end/control/outcome"]
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_workers_that_end_at_once_on_every_node(form: Form, code: int) -> None:
+    run = form("3")
+    entry = ["sh", "-c", f"exit {code}"]
+    agents = [run.agent("--no_python", "--nproc_per_node", "2", entry=entry) for _ in range(3)]
+    assert [agent.wait() for agent in agents] == [code] * 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
+import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.agents import Cluster, alive
+from tests.agents import Cluster, alive, processor_time
 from tests.etcd_server import EtcdCluster, EtcdServer
 from tests.faults.conftest import LEASE, Form, address
 from tests.faults.test_membership import finish
@@ -155,3 +158,52 @@ def test_nodes_that_join_or_die_while_etcd_is_away_are_seen_afterwards(form: For
     eventually(settled, within=60)
     run.tell("exit")
     assert [agent.wait() for agent in run.agents[1:]] == [0, 0]
+
+
+def test_agents_that_are_there_before_etcd(form: Form, own_etcd: EtcdServer) -> None:
+    own_etcd.kill()
+    run = form("2", endpoint=address(own_etcd))
+    agents = [run.agent() for _ in range(2)]
+    for agent in agents:
+        eventually(lambda agent=agent: agent.events("store lost"))  # type: ignore[misc]
+        assert "trying for 60s" in agent.output()
+    own_etcd.restart()
+    run.round_of(2)
+    finish(run)
+
+
+def test_a_goodbye_while_etcd_is_away(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("2", endpoint=address(own_etcd))
+    pids = begun(run)
+    own_etcd.kill()
+    eventually(lambda: run.agents[0].events("store lost"))
+    run.agents[0].signal(signal.SIGTERM)
+    assert run.agents[0].wait(20) == 143
+    mine = run.agents[0].events("workers started")[0]["pids"]
+    assert not any(alive(pid) for pid in mine)
+    assert all(alive(pid) for pid in pids if pid not in mine)
+
+
+def test_what_somebody_else_wrote_into_etcd_is_not_believed(form: Form, etcd: EtcdServer) -> None:
+    run = form("2", "--max_restarts", "1", run_id="written-into")
+    pickled = base64.b64encode(pickle.dumps({"state": "ready"})).decode()
+    for key in ("nodes/stranger", "reports/1/stranger", "rosters/1/9", "control/other", "nodes/stranger/below"):
+        for value in ("not json", '{"v":1}', '{"v":99,"uuid":"x"}', "[]", pickled):
+            etcd.etcdctl("put", f"/lattice/written-into/{key}", value)
+    pids = begun(run)
+    for key in ("nodes/late", "reports/1/late", "reports/x/late", "rosters/1/x"):
+        etcd.etcdctl("put", f"/lattice/written-into/{key}", "not json")
+    unharmed(run, pids)
+
+
+def test_agents_on_etcd_are_small_and_idle(form: Form) -> None:
+    run = form("2")
+    begun(run)
+    spare = run.agent()
+    eventually(lambda: spare.events("spare"))
+    before = [processor_time(agent.pid) for agent in run.agents]
+    pass_time(3)
+    used = [processor_time(agent.pid) - start for agent, start in zip(run.agents, before, strict=True)]
+    assert max(used) < 1, f"busy while nothing happens: {used}"
+    assert max(agent.memory() for agent in run.agents) < 60
+    finish(run)

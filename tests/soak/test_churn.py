@@ -38,14 +38,15 @@ class Churn:
         self.etcd = etcd
         self.chance = random.Random(seed)
         self.agents: list[AgentProcess] = []
-        self.asleep: list[AgentProcess] = []
         self.number = 0
         self.history: list[str] = []
         self.sizes: dict[AgentProcess, tuple[float, int]] = {}
 
     def join(self) -> bool:
         before = len(self.agents)
-        self.agents.append(self.run.agent())
+        agent = self.run.agent()
+        eventually(lambda: agent.events("store connected"))
+        self.agents.append(agent)
         return before < MAXIMUM
 
     def leave(self) -> bool:
@@ -67,7 +68,7 @@ class Churn:
         inside = self._runs(agent)
         agent.signal(signal.SIGSTOP)
         if inside:
-            self.expect(changed=True)
+            self.expect(changed=True, clean=False)
         agent.signal(signal.SIGCONT)
         before = len(self.agents)
         self.agents.append(agent)
@@ -91,12 +92,13 @@ class Churn:
         self.expect(changed=True)
         assert self.number == before + 1
 
-    def expect(self, changed: bool) -> None:
-        """Wait until all agents that should be in a round are, and look at everything."""
+    def expect(self, changed: bool, clean: bool = True) -> None:
+        """Wait until everyone who should be in a round is, then look at it all; for old workers if it is clean."""
         world = self._world()
         self.number = self.run.round_of(world, after=self.number if changed else self.number - 1)
         self.run.agree(self.number)
-        eventually(lambda: not self.run.left_from_before(self.number))
+        if clean:
+            eventually(lambda: not self.run.left_from_before(self.number))
         for agent in self.agents:
             if len(agent.events("round started")) >= 3:
                 memory, descriptors = agent.memory(), agent.descriptors()
