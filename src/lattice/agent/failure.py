@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from lattice.core import causes
 from lattice.core.records import FailureRecord
 from lattice.core.topology import Assignment
 from lattice.process.workers import Exit
@@ -37,6 +36,8 @@ def describe_failure(
     :param folder: where its logs are, and the error file if it wrote one
     :param framework: which variables it was given
     """
+    from lattice.core import causes  # its patterns are slow to load, and most runs need none
+
     rank = assignment.entry.rank_offset + local_rank
     recorded = causes.recorded_error(_read(folder / ERROR_FILE))
     message = (recorded.callstack or recorded.message) if recorded else causes.last_traceback(stderr) or _tail(stderr)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import socket
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lattice.core.records import Keys
 from lattice.core.spec import AgentSpec
 from lattice.errors import UsageError
 from lattice.stores import Store, open_store, secret
 from lattice.stores.memory import MemoryStore
-from lattice.stores.served_server import StoreServer
+
+if TYPE_CHECKING:
+    from lattice.stores.served_server import StoreServer
 
 FAREWELL = 10.0
 """seconds that a served store waits at most for the other nodes to read the outcome"""
@@ -67,6 +70,8 @@ def open_run_store(spec: AgentSpec) -> RunStore:
     """
     asked = spec.store
     if asked.backend == "embedded" and asked.serve is not False:
+        from lattice.stores.served_server import StoreServer  # few agents serve: the others need not load it
+
         host, port = asked.endpoints[0]
         store = MemoryStore()
         try:
