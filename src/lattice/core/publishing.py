@@ -39,9 +39,10 @@ def publish(
     rosters = [
         Put(keys.roster(record.number, index), RosterRecord(part).encode(), lease) for index, part in enumerate(cut)
     ]
-    clean = () if not previous else (Delete(keys.rosters(previous), True), Delete(keys.reports(previous), True))
+    old = (keys.rosters(previous), keys.reports(previous), keys.groups(previous)) if previous else ()
+    clean = [Delete(prefix, prefix=True) for prefix in old]
     *early, last = [tuple(rosters[at : at + PARTS_PER_WRITE]) for at in range(0, len(rosters), PARTS_PER_WRITE)]
-    final = (*last, Put(keys.round, record.encode(), lease), *clean)
+    final: tuple[Put | Delete, ...] = (*last, Put(keys.round, record.encode(), lease), *clean)
     guards = (*guards, _same_round(state))  # every part too: one that is delayed must not arrive in a sealed round
     transactions = [Transaction(puts, guards) for puts in [*early, final]]
     return write(state, "lead", *transactions)
@@ -68,6 +69,7 @@ def end(state: State, outcome: OutcomeRecord) -> Move:
         Delete(keys.round),
         Delete(keys.rosters(), prefix=True),
         Delete(keys.reports(), prefix=True),
+        Delete(keys.groups(), prefix=True),
     )
     # The round too: an end that is delayed must not meet a round that began meanwhile.
     guards = (*_guards(state), CreatedAt(keys.outcome, 0), _same_round(state))
@@ -84,6 +86,7 @@ def clear(state: State) -> Move:
         Delete(keys.round),
         Delete(keys.rosters(), prefix=True),
         Delete(keys.reports(), prefix=True),
+        Delete(keys.groups(), prefix=True),
     )
     guards = (CreatedAt(keys.leader, 0), CreatedAt(keys.run, run.created), _same_round(state))
     return write(state, "run", Transaction(operations, guards))

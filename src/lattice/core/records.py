@@ -38,6 +38,15 @@ class Keys:
         for name, place in places.items():
             object.__setattr__(self, name, root + place)
 
+    def groups(self, number: int | None = None) -> str:
+        """
+        Give the prefix of what workers' process groups keep in the store, of one round or of all.
+
+        Not below the root, which the leader watches: workers may write a lot. No id is spelled with ``%c``.
+        """
+        every = self.root.replace("/lattice/", "/lattice/%c10d/", 1)
+        return every if number is None else f"{every}{number}/"
+
     def node(self, incarnation: str) -> str:
         """Give the key of one agent."""
         return f"{self.nodes}{incarnation}"

@@ -70,11 +70,12 @@ def store(timeout: timedelta = DEFAULT_TIMEOUT, *, name: str = "shared") -> Stor
         shared, _, _ = next(dist.rendezvous("env://", timeout=timeout))
         return dist.PrefixStore(name, shared)
 
+    from lattice.core.records import Keys
     from lattice.torch.etcd_store import EtcdStore
     from lattice.torch.gateway import Gateway
 
     run, round_number = _needed("LATTICE_RUN_ID"), _needed("LATTICE_ROUND")
-    prefix = f"/lattice/{run}/c10d/{round_number}/{name}/"
+    prefix = f"{Keys(run).groups(int(round_number))}{name}/"
     return EtcdStore(Gateway(access(os.environ)), prefix, int(os.environ.get("LATTICE_STORE_LEASE", "0")), timeout)
 
 
