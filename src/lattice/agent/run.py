@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from selectors import DefaultSelector
-from uuid import uuid4
 
 from lattice.agent.group import WorkerGroup
 from lattice.agent.inbox import Inbox
@@ -37,7 +34,7 @@ def run(spec: AgentSpec) -> int:
     :return: the exit code: 0, that of the first failed worker of the run, or 128 + the signal that asked to leave
     """
     open_standard_descriptors()
-    incarnation = uuid4().hex[:16]
+    incarnation = os.urandom(8).hex()
     cwd = working_directory()
     folder = log_folder(spec)
     framework = environment(spec.framework)
@@ -127,15 +124,31 @@ def log_folder(spec: AgentSpec) -> Path:
 
     :raises UsageError: it can't
     """
-    chosen = spec.logs.directory or str(Path(tempfile.gettempdir()) / f"lattice-{getpass.getuser()}")
+    chosen = spec.logs.directory or f"{os.environ.get('TMPDIR') or '/tmp'}/lattice-{user_name()}"
     folder = Path(chosen).absolute() / spec.run_id.replace("/", "%2F")
+    probe = folder / f".probe-{os.urandom(8).hex()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(4096))
+        try:
+            probe.write_bytes(bytes(4096))
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot write logs to {folder}: {error.strerror}. Free some space there, or choose another folder with "
             "--log_dir (LATTICE_LOG_DIR)."
         ) from error
     return folder
+
+
+def user_name() -> str:
+    """Name who runs this agent; a container may run as a number that has no name."""
+    known = os.environ.get("LOGNAME") or os.environ.get("USER")
+    if known:
+        return known.replace("/", "_")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
