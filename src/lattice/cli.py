@@ -110,6 +110,9 @@ def _run(name: str, words: list[str], runner: Runner) -> int:
 
 
 def _run_agent(spec: AgentSpec) -> int:
+    import gc
+
+    gc.disable()  # nothing of what is loaded now is garbage; the agent switches it on again when it has begun
     from lattice.agent.run import run as run_agent  # last, so that help and usage errors come at once
 
     return run_agent(spec)
