@@ -113,11 +113,13 @@ Path(sys.argv[1]).write_text("")
 
 def test_a_console_whose_reader_is_gone_does_not_stop_training(alone: Cluster) -> None:
     read, write = os.pipe()
-    redirect = ["sh", "-c", f'exec "$@" >/proc/{os.getpid()}/fd/{write} 2>&1', "sh"]
-    agent = alone.agent(prefix=redirect)
-    alone.round_of(1)
-    os.close(read)
-    os.close(write)
+    try:
+        redirect = ["sh", "-c", f'exec "$@" >/proc/{os.getpid()}/fd/{write} 2>&1', "sh"]
+        agent = alone.agent(prefix=redirect)
+        alone.round_of(1)
+    finally:
+        os.close(read)
+        os.close(write)
     alone.tell("exit", 6)
     assert agent.wait() == 6
 

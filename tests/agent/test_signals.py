@@ -13,12 +13,21 @@ from tests.waiting import eventually
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_is_a_goodbye(alone: Cluster, number: signal.Signals) -> None:
-    agent = alone.agent("--nproc_per_node", "2")
+    agent = alone.agent("--nproc_per_node", "2", prefix=["env", "--default-signal"])
     alone.round_of(2)
     agent.signal(number)
     assert agent.wait() == 128 + number
     assert agent.output().count("told to stop") == 2
     assert "Traceback" not in agent.output()
+
+
+def test_a_signal_that_was_ignored_before_stays_ignored(alone: Cluster) -> None:
+    """As with nohup: the user has gone home and the training shall go on."""
+    agent = alone.agent(prefix=["env", "--ignore-signal=HUP"])
+    alone.round_of(1)
+    agent.signal(signal.SIGHUP)
+    alone.tell("exit", 3)
+    assert agent.wait() == 3
 
 
 def test_the_grace_is_given_and_then_ends(alone: Cluster) -> None:
