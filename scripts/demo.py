@@ -63,9 +63,12 @@ def meeting_place(stack: ExitStack) -> tuple[str, list[str], list[str]]:
         until("etcd", lambda: etcd.lines or etcd.process.poll() is not None)
         if etcd.process.poll() is not None:
             raise DemoError(f"lattice etcd ended: {etcd.lines}")
-        return "etcd", endpoint, endpoint
-    embedded = [*endpoint, "--rdzv_backend", "embedded"]
-    return "a store that agent a serves (no etcd on PATH)", [*embedded, "--node_rank", "0"], embedded
+        common = [*endpoint, "--rdzv_conf", CONF]
+        return "etcd", common, common
+    # On one machine every agent owns the address, so each is told whether it is the one that serves.
+    embedded = [*endpoint, "--rdzv_backend", "embedded", "--rdzv_conf"]
+    name = "a store that agent a serves (no etcd on PATH)"
+    return name, [*embedded, f"{CONF},is_host=1"], [*embedded, f"{CONF},is_host=0"]
 
 
 def recovered(what: str, since: float, world: int, agents: Sequence[Agent]) -> Recovery:
@@ -94,7 +97,6 @@ def two_agents(folder: Path, stack: ExitStack) -> tuple[list[str], list[Recovery
     caption(f"Two agents with {WORKERS} workers each, --nnodes 1:2; they meet in {place}")
     enough = folder / "enough"
     common = ["--nnodes", "1:2", "--nproc_per_node", str(WORKERS), "--max_restarts", "3", "--rdzv_id", "demo"]
-    common += ["--rdzv_conf", CONF]
     entry = [str(ROOT / "scripts/demo_worker.py"), str(enough)]
 
     def agent(name: str, options: Sequence[str]) -> Agent:
