@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from lattice.core.dataclass import dataclass
 from lattice.core.keyspace import Batch, KeyValue, Transaction
 from lattice.core.records import FailureRecord, OutcomeRecord
 from lattice.core.topology import Assignment, RosterEntry

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
+from lattice.core.dataclass import dataclass
 from lattice.core.keyspace import (
     Batch,
     Commit,

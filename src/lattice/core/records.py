@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
+from lattice.core.dataclass import dataclass
 from lattice.core.topology import RosterEntry
 
 VERSION = 1

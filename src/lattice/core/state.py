@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from hashlib import sha256
 from typing import Generic, TypeVar
 
+from lattice.core.dataclass import dataclass
 from lattice.core.events import Effect, Finish, Write
 from lattice.core.keyspace import KeyValue, Removed, Transaction
 from lattice.core.records import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from lattice.core.dataclass import dataclass
 
 PART_SIZE = 256
 """members in one roster part at most"""
