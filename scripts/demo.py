@@ -149,7 +149,7 @@ def summary(ran: Sequence[str], rows: Sequence[Recovery], took: float) -> None:
         "\n  A silent node is given up after lease_ttl (here 2 s); the time from new workers to a new group is mostly"
     )
     print("  that of Python importing torch.")
-    print(paint(f"\n  All recovered, nothing left behind, {took:.0f} s in all.", "1;32"), flush=True)
+    print("\n" + paint(f"  All recovered, nothing left behind, {took:.0f} s in all.", "1;32"), flush=True)
 
 
 def stop(number: int, frame: object) -> None:
