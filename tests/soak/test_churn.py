@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import AgentProcess, Cluster, alive, cluster
-from tests.etcd_server import EtcdServer
+from tests.etcd_server import EtcdServer, free_ports
 from tests.faults.conftest import LEASE, address, options
 from tests.soak.conftest import Figures
 from tests.waiting import eventually, pass_time
@@ -23,17 +23,28 @@ MAXIMUM = 4
 WORKERS = 2
 
 
+COMMON = ("--framework", "pytorch", "--max_restarts", "100000", "--nproc_per_node", str(WORKERS))
+
+
 @pytest.fixture
 def run(tmp_path: Path, own_etcd: EtcdServer) -> Iterator[Cluster]:
-    common = ["--framework", "pytorch", "--max_restarts", "100000", "--nproc_per_node", str(WORKERS)]
-    with cluster(tmp_path, *options(f"1:{MAXIMUM}", address(own_etcd), *common)) as made:
+    with cluster(tmp_path, *options(f"1:{MAXIMUM}", address(own_etcd), *COMMON)) as made:
+        yield made
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Cluster]:
+    (port,) = free_ports(1)
+    given = options(f"1:{MAXIMUM}", f"127.0.0.1:{port}", *COMMON, "--rdzv_backend", "embedded")
+    with cluster(tmp_path, *given) as made:
         yield made
 
 
 class Churn:
     """One run and what chance does to it."""
 
-    def __init__(self, run: Cluster, etcd: EtcdServer, seed: int) -> None:
+    def __init__(self, run: Cluster, etcd: EtcdServer | None, seed: int) -> None:
+        """Begin; without etcd the first agent serves the store, and nothing happens to it."""
         self.run = run
         self.etcd = etcd
         self.chance = random.Random(seed)
@@ -76,6 +87,7 @@ class Churn:
 
     def outage(self) -> bool:
         """Take etcd away for longer than a lease: nothing may happen."""
+        assert self.etcd is not None
         pids = self.run.pids(self.number)
         self.etcd.kill()
         pass_time(1.5 * LEASE)
@@ -108,7 +120,7 @@ class Churn:
 
     def step(self) -> None:
         """Let chance do something that is possible now."""
-        choices = [self.outage]
+        choices = [self.outage] if self.etcd else []
         choices += [self.join] * 4 if len(self.agents) < MAXIMUM + 1 else []
         choices += [self.leave, self.leave, self.die, self.die, self.sleep] if len(self.agents) > 2 else []
         choice = self.chance.choice(choices)
@@ -119,7 +131,7 @@ class Churn:
         return WORKERS * min(len(self.agents), MAXIMUM)
 
     def _pick(self) -> AgentProcess:
-        return self.agents.pop(self.chance.randrange(len(self.agents)))
+        return self.agents.pop(self.chance.randrange(0 if self.etcd else 1, len(self.agents)))
 
     def _runs(self, agent: AgentProcess) -> bool:
         started = agent.events("round started")
@@ -129,7 +141,19 @@ class Churn:
 def test_all_workers_agree_whatever_happens(
     run: Cluster, own_etcd: EtcdServer, rounds: int, seed: int, figures: Figures
 ) -> None:
-    churn = Churn(run, own_etcd, seed)
+    changes, failures = survive(Churn(run, own_etcd, seed), rounds, seed)
+    figures("a node joined, left, died or slept", changes)
+    figures("a worker failed on one of several nodes", failures)
+
+
+def test_all_workers_agree_on_an_embedded_store(embedded: Cluster, rounds: int, seed: int, figures: Figures) -> None:
+    changes, failures = survive(Churn(embedded, None, seed), rounds, seed)
+    figures("a node joined, left, died or slept, embedded store", changes)
+    figures("a worker failed on one of several nodes, embedded store", failures)
+
+
+def survive(churn: Churn, rounds: int, seed: int) -> tuple[list[float], list[float]]:
+    """Let things happen, and give the seconds that each change of members and each failure took."""
     for _ in range(3):
         churn.join()
     churn.expect(changed=True)
@@ -144,12 +168,11 @@ def test_all_workers_agree_whatever_happens(
             failures.append(time.monotonic() - began)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, after {churn.history}: {error}") from error
-    for number in run.rounds():
-        run.agree(number)
-    run.tell("exit")
+    for number in churn.run.rounds():
+        churn.run.agree(number)
+    churn.run.tell("exit")
     assert [agent.wait() for agent in churn.agents] == [0] * len(churn.agents)
-    figures("a node joined, left, died or slept", changes)
-    figures("a worker failed on one of several nodes", failures)
+    return changes, failures
 
 
 def test_etcd_is_away_for_a_minute(run: Cluster, own_etcd: EtcdServer, rounds: int) -> None:
