@@ -24,7 +24,8 @@ pytestmark = pytest.mark.xdist_group("release")
 
 def run(*argv: str, cwd: Path | None = None, home: Path | None = None) -> str:
     """Run a command to its end and give what it printed."""
-    variables = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "TWINE_"))}
+    mine = ("MAKE", "MFLAGS", "TWINE_", "PIP_")
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(mine)}
     # No proxy and no index of the machine: what is installed can only come from the index of the test.
     variables |= {"NO_PROXY": "127.0.0.1", "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if home is not None:
