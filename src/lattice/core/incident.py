@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from lattice.core.dataclass import dataclass
 from lattice.core.records import FailureRecord, ReportRecord, RoundRecord
 from lattice.core.state import Seen
 from lattice.core.topology import RosterEntry
@@ -62,7 +63,7 @@ def judge(
     cause, *others = failures
     reason = describe(cause)
     if cause.kind == "port" and cause.rank == 0 and current.rebinds < REBINDS:
-        return Verdict(f"{reason}: the master port was taken", current.restarts, rebinds=current.rebinds + 1)
+        return Verdict(reason, current.restarts, rebinds=current.rebinds + 1)
     if current.restarts >= max_restarts:
         shortened = tuple(replace(other, message=other.message[-500:]) for other in others[:OTHERS])
         return Verdict(reason, current.restarts, final=True, cause=cause, others=shortened)
@@ -76,4 +77,5 @@ def judge(
 def describe(failure: FailureRecord) -> str:
     """Say in a few words which worker ended how."""
     how = f"was killed by signal {failure.signal}" if failure.signal else f"exited with code {failure.code}"
-    return f"rank {failure.rank} on {failure.host} {how}"
+    why = {"port": ": the master port was taken", "connection": ": it lost a peer"}.get(failure.kind, "")
+    return f"rank {failure.rank} on {failure.host} {how}{why}"

@@ -9,6 +9,7 @@ from lattice.core import publishing
 from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
+from lattice.core.spec import NodeRange
 from lattice.core.state import Move, State, Workers, lease_of, write
 from lattice.core.topology import Assignment
 
@@ -155,7 +156,7 @@ def adopt_run(state: State) -> Move | None:
             return None
         return replace(state, found_dead=None), ()
     if (run.record.minimum, run.record.maximum) != (state.policy.nodes.minimum, state.policy.nodes.maximum):
-        theirs = f"{run.record.minimum}:{run.record.maximum}"
+        theirs = NodeRange(run.record.minimum, run.record.maximum)
         text = (
             f"run {state.me.run_id!r} was begun with --nnodes {theirs} and this node says {state.policy.nodes}. "
             "Give every node the same --nnodes (LATTICE_NNODES), or another --rdzv_id (LATTICE_RDZV_ID)."

@@ -1,0 +1,44 @@
+"""The simulation finds what it is for: each of these changes to the protocol breaks a promise in a few schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from lattice.core import leader, member, publishing
+from tests.simulation.mutation import Mutation
+from tests.simulation.replay import replay
+
+WITHIN = 1000
+
+MUTATIONS = (
+    Mutation(
+        "a round is sealed while members of the last one still run",
+        leader,
+        "_conclude",
+        "return None  # it is still stopping, or leaving",
+        "continue",
+    ),
+    Mutation("absence means loss at once", leader, "_missing", "if state.settled:", "if True:"),
+    Mutation("whoever once led writes on", publishing, "_guards", "return (CreatedAt(", "return () and (CreatedAt("),
+    Mutation(
+        "a loss uses the budget", leader, "_conclude", "verdict = judge(set(current.lost),", "verdict = judge(set(),"
+    ),
+    Mutation("the run is over when one node is done", leader, "_watch_over", "if all(", "if any("),
+    Mutation(
+        "a node that did not get to start says nothing",
+        member,
+        "node_record",
+        "number = max(current.number if current else 0, state.passed)",
+        "number = current.number if current else 0",
+    ),
+    Mutation("the records of the run lapse", member, "keep_run", "if state.leads and run", "if False and run"),
+    Mutation("spares restart others", leader, "_grow", " or len(roster) >= policy.nodes.maximum", ""),
+    Mutation("nothing claims the round of an emptied store", member, "node_record", "state.claiming and", "False and"),
+    Mutation("decisions on a view without one's own writes", leader, "lead", "if not state.caught_up:", "if False:"),
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.why)
+def test_a_broken_protocol_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.apply(monkeypatch)
+    assert any(replay(seed, last=1) for seed in range(WITHIN)), f"nothing noticed that {mutation.why}"
