@@ -11,7 +11,7 @@ from benchmarks.launchers import Launcher, Shape, lattice, torchrun
 from benchmarks.measure import Contender, Try
 
 LEASE_TTL = 5.0
-HANG = 30.0
+HANG = 45.0
 """seconds after which a restart that should take one or two, and the import of torch, counts as hung"""
 LONG_HANG = 90.0
 """the same where torchrun waits 30 s for more nodes before it goes on"""
@@ -40,6 +40,7 @@ class Scenario:
     unit: str = "s"
     cap: float = 0.0
     """seconds after which a try in which nothing has happened ends"""
+    on_etcd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
     :param endpoint: where etcd is; without one, what needs it is left out
     :param effort: how often each is tried
     """
-    single = [
+    ours, pair = lattice(endpoint), Shape(2, "1:2")
+    listed = [
         Scenario(
             "start",
             "start, 1 node with 1 worker that imports nothing: from the command",
@@ -78,29 +80,25 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             unit="MB",
         ),
         Scenario(
+            "memory-etcd",
+            "the same with the store on etcd (torchrun: c10d)",
+            _sides(tries.memory, ours, torchrun(), effort.restart, effort.node),
+            (Limit(tries.RSS, below=60),),
+            unit="MB",
+            on_etcd=True,
+        ),
+        Scenario(
             "worker",
             "a worker dies (SIGKILL), 1 node with 2 workers: to the",
             _sides(_worker_death(Shape(workers=2), HANG), lattice(), torchrun(), effort.restart, effort.restart),
             cap=HANG,
-        ),
-    ]
-    if not endpoint:
-        return single
-    ours, pair = lattice(endpoint), Shape(2, "1:2")
-    return [
-        *single,
-        Scenario(
-            "memory-etcd",
-            "the same, meeting on etcd (torchrun: c10d)",
-            _sides(tries.memory, ours, torchrun(), effort.restart, effort.node),
-            (Limit(tries.RSS, below=60),),
-            unit="MB",
         ),
         Scenario(
             "worker-2",
             "a worker dies, `--nnodes 2`: to the",
             _sides(_worker_death(Shape(2, "2"), HANG), ours, torchrun(), effort.restart, effort.restart),
             cap=HANG,
+            on_etcd=True,
         ),
         Scenario(
             "worker-1:3",
@@ -108,6 +106,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_worker_death(Shape(2, "1:3"), LONG_HANG), ours, torchrun(), effort.restart, effort.waiting),
             (Limit(tries.AGAIN, faster=10),),
             cap=LONG_HANG,
+            on_etcd=True,
         ),
         Scenario(
             "loss",
@@ -115,6 +114,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_node_loss(pair, LONG_HANG, "training"), ours, torchrun(), effort.node, effort.waiting),
             (Limit(tries.AGAIN, below=LEASE_TTL + 2),),
             cap=LONG_HANG,
+            on_etcd=True,
         ),
         Scenario(
             "loss-unfelt",
@@ -122,6 +122,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_node_loss(pair, NO_REACTION, "computing"), ours, torchrun(), effort.node, 1),
             (Limit(tries.AGAIN, below=LEASE_TTL + 2),),
             cap=NO_REACTION,
+            on_etcd=True,
         ),
         Scenario(
             "goodbye",
@@ -129,8 +130,10 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_goodbye(pair, LONG_HANG), ours, torchrun(), effort.node, effort.waiting),
             (Limit(tries.AGAIN, below=1),),
             cap=LONG_HANG,
+            on_etcd=True,
         ),
     ]
+    return [scenario for scenario in listed if endpoint or not scenario.on_etcd]
 
 
 def _sides(
