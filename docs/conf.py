@@ -23,10 +23,12 @@ apidoc_modules = [
         "destination": "api",
         "separate_modules": True,
         "module_first": True,
-        "exclude_patterns": ["**/__main__.py"],
+        "exclude_patterns": ["**/__main__.py", "**/process/zygote"],  # which is no package, but a program
     }
 ]
 autodoc_member_order = "bysource"
+# A name is documented where it is defined, not again where it is offered.
+autodoc_default_options = {"ignore-module-all": True}
 autodoc_typehints = "signature"
 # Standard types are named, not linked: no page of another project has to be fetched to build this one.
 nitpicky = False
