@@ -26,7 +26,7 @@ class Verdict:
     final: bool = False
     """whether the run ends here"""
     plain: bool = False
-    """whether it is a worker failure within the budget: the next round may begin at once"""
+    """whether the next round may begin at once: a worker failure within the budget, or newcomers, who come seldom"""
     rebinds: int = 0
     cause: FailureRecord | None = None
     others: tuple[FailureRecord, ...] = ()
@@ -58,7 +58,7 @@ def judge(
     ordered = sorted((seen for seen in reports.values() if seen.record.failure), key=lambda seen: seen.created)
     failures = [seen.record.failure for seen in ordered if seen.record.failure]
     if not failures:
-        return Verdict(current.reason, current.restarts)
+        return Verdict(current.reason, current.restarts, plain=current.planned)
     failures.sort(key=lambda failure: failure.kind == "connection")
     cause, *others = failures
     reason = describe(cause)

@@ -326,7 +326,7 @@ def _form(
         parts=tuple(part[0].incarnation for part in cut),
         rebinds=rebinds,
     )
-    fast = leading.fast + 1 if counts and _was_short(leading) else 0
+    fast = leading.fast + counts if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, sealed_at=state.now, ended_at=None, patient=False)
     last = leading.number if state.view.round is not None else None
     state, effects = publishing.publish(replace(state, leading=sealed), record, cut, previous=last)

@@ -122,7 +122,7 @@ def make_run(state: State) -> Move | None:
         grants=((lease, ttl),),
     )
     text = f"run {state.me.run_id!r}: the store was emptied, writing the run anew" if refill else joining(state)
-    return state, (*effects, Note("run refilled" if refill else "run begun", text, {"uuid": state.uuid}))
+    return state, (*effects, Note("refilling run" if refill else "beginning run", text, {"uuid": state.uuid}))
 
 
 def _newcomer(state: State) -> State:
@@ -150,7 +150,8 @@ def adopt_run(state: State) -> Move | None:
             return None
         dead = state.now if state.view.leader is None else None
         fresh = replace(_newcomer(state), uuid=run.record.uuid, found_dead=dead)
-        return fresh, (Note("joining", joining(state), {"uuid": run.record.uuid}),)
+        beaten = state.uuid.startswith(state.me.incarnation)  # to beginning this run: it has said that it joins
+        return fresh, (Note("joining", "" if beaten else joining(state), {"uuid": run.record.uuid}),)
     if state.found_dead is not None:
         if state.view.leader is None:
             return None
