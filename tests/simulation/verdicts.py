@@ -75,8 +75,8 @@ def _check_budget(monitor: Monitor, old: RoundRecord, new: RoundRecord) -> None:
 
 
 def check_haste(monitor: Monitor, writer: str, old: RoundRecord | None, new: RoundRecord) -> None:
-    """After a short round that ended for free the next one waits."""
-    if old is None or new.restarts > old.restarts or monitor.cluster.plan.spike:
+    """After a short round that ended for free the next one waits, unless newcomers were let in."""
+    if old is None or new.restarts > old.restarts or monitor.cluster.plan.spike or (old.planned and not old.lost):
         return
     (sealer, sealed), (stopper, stopped) = monitor.sealed, monitor.stopped
     leader = next(agent for agent in monitor.cluster.agents if agent.name == writer)
