@@ -23,7 +23,8 @@ apidoc_modules = [
         "destination": "api",
         "separate_modules": True,
         "module_first": True,
-        "exclude_patterns": ["**/__main__.py", "**/process/zygote"],  # which is no package, but a program
+        # The zygote is a program, not a package: it expects to be imported by Python itself.
+        "exclude_patterns": ["**/__main__.py", str(HERE.parent / "src" / "lattice" / "process" / "zygote")],
     }
 ]
 autodoc_member_order = "bysource"

@@ -108,6 +108,21 @@ class Guard:
                 raise _not_started(argv, cwd, stage, number)
         raise LatticeError(f"the guard (process {self._pid}) gave an answer that makes no sense: {answer!r}")
 
+    def adopt(self, pid: int) -> Worker:
+        """
+        Look after a child of this process as after a worker that the guard started, until it has ended.
+
+        :param pid: leader of a session of its own, with a marker that was given to :meth:`spawn` before
+        :return: the worker
+        """
+        worker = self._workers[pid] = Worker(pid)
+        self._sessions.add(pid)
+        try:
+            guard.send(self._control, ("look after", [pid], sorted(self._markers)))
+        except OSError:
+            self.restart()  # which hands over all of them
+        return worker
+
     def sweep(self, keep: Iterable[int] = (), spare: Iterable[int] = ()) -> tuple[int, ...]:
         """
         Kill and reap what ended workers left behind, and workers that are not to be kept. Takes no exit status.
