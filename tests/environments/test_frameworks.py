@@ -1,26 +1,20 @@
-"""Real frameworks form real groups from nothing but our variables, on ports that are still reserved."""
+"""Real frameworks form real groups under a real agent, on the ports that it holds for them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from lattice.core.topology import Assignment, RosterEntry
-from lattice.environments import environment
-from lattice.environments.identity import identity
-from lattice.process.ports import ReservedPorts
+from tests.agents import cluster
 
 # The first run installs a framework; after that these take seconds.
 pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[2]
-ADDRESS = "127.0.0.1"
 
 JAX = """
 import jax
@@ -73,64 +67,31 @@ def interpreter(framework: str) -> str:
     pytest.skip(reason)
 
 
-@pytest.fixture(params=["", ADDRESS], ids=["all addresses", "one address"])
-def reserved(request: pytest.FixtureRequest) -> Iterator[tuple[int, ...]]:
-    """Hold two ports as an agent does, until the workers have ended."""
-    with ReservedPorts(2, request.param) as held:
-        yield held.ports
+def run_two(framework: str, python: str, program: str, folder: Path, **environ: str) -> list[str]:
+    """Run a program as the two workers of a real agent; give the line that each prints about its group."""
+    with cluster(folder, "--framework", framework, "--nproc_per_node", "2") as run:
+        agent = run.agent(entry=[python, "-c", program], environ=environ)
+        assert agent.wait(200) == 0, agent.output()
+        return sorted(line for line in agent.output().splitlines() if "] group: " in line)
 
 
-def run_two(framework: str, python: str, program: str, ports: tuple[int, ...]) -> list[str]:
-    """Run a program as two workers on two nodes of one; give the line that each prints about its group."""
-    chosen = environment(framework)
-    members = tuple(RosterEntry(str(n), n, n, 1, "host", ADDRESS, (ports[n],)) for n in range(2))
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "TF_", "JAX_"))}
-    with ExitStack() as stack:
-        workers = []
-        for member in members:
-            assignment = Assignment("run", 1, 0, 0, "default", member, 2, 2, ADDRESS, ports[0], members)
-            variables = {
-                **inherited,
-                **chosen.defaults(1, inherited),
-                **identity(assignment, 0),
-                **chosen.variables(assignment, 0, "/dev/null"),
-            }
-            worker = subprocess.Popen(
-                [python, "-c", program], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            stack.callback(worker.wait)
-            stack.callback(worker.kill)
-            workers.append(worker)
-        lines = []
-        for worker in workers:
-            output, errors = worker.communicate(timeout=200)
-            assert worker.returncode == 0, errors
-            lines += [line for line in output.splitlines() if line.startswith("group:")]
-        return lines
+def test_tensorflow_adds_up_over_two_workers(tmp_path: Path) -> None:
+    lines = run_two("tensorflow", interpreter("tensorflow"), TENSORFLOW, tmp_path)
+    assert lines == ["[rank 0] group: 0 2 3", "[rank 1] group: 1 2 3"]
 
 
-@pytest.mark.parametrize("reserved", [""], indirect=True)
-def test_tensorflow_adds_up_over_two_workers(reserved: tuple[int, ...]) -> None:
-    lines = run_two("tensorflow", interpreter("tensorflow"), TENSORFLOW, reserved)
-    assert lines == ["group: 0 2 3", "group: 1 2 3"]
+def test_jax_initializes_without_arguments_and_adds_up(tmp_path: Path) -> None:
+    lines = run_two("jax", interpreter("jax"), JAX, tmp_path)
+    assert lines == ["[rank 0] group: 0 2 3", "[rank 1] group: 1 2 3"]
 
 
-def test_jax_initializes_without_arguments_and_adds_up(reserved: tuple[int, ...]) -> None:
-    assert run_two("jax", interpreter("jax"), JAX, reserved) == ["group: 0 2 3", "group: 1 2 3"]
+def test_jax_ignores_the_slurm_job_that_the_agent_runs_in(tmp_path: Path) -> None:
+    slurm = {f"SLURM_{name}": "1" for name in ("JOB_ID", "NTASKS", "PROCID", "LOCALID", "STEP_NUM_NODES")}
+    lines = run_two("jax", interpreter("jax"), JAX, tmp_path, SLURM_STEP_NODELIST="nowhere", **slurm)
+    assert lines == ["[rank 0] group: 0 2 3", "[rank 1] group: 1 2 3"]
 
 
-@pytest.mark.parametrize("reserved", [""], indirect=True)
-def test_jax_ignores_the_slurm_job_that_the_agent_runs_in(
-    reserved: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("JOB_ID", "NTASKS", "PROCID", "LOCALID", "STEP_NUM_NODES"):
-        monkeypatch.setenv(f"SLURM_{name}", "1")
-    monkeypatch.setenv("SLURM_STEP_NODELIST", "nowhere")
-    assert run_two("jax", interpreter("jax"), JAX, reserved) == ["group: 0 2 3", "group: 1 2 3"]
-
-
-@pytest.mark.parametrize("reserved", [""], indirect=True)
 @pytest.mark.parametrize(("framework", "horovod"), [("mpi", "- -"), ("horovod", "{rank} 2")])
-def test_a_program_reads_mpi_ranks(framework: str, horovod: str, reserved: tuple[int, ...]) -> None:
-    lines = run_two(framework, sys.executable, MPI, reserved)
-    assert lines == [f"group: {rank} 2 {horovod.format(rank=rank)}" for rank in range(2)]
+def test_a_program_reads_mpi_ranks(framework: str, horovod: str, tmp_path: Path) -> None:
+    lines = run_two(framework, sys.executable, MPI, tmp_path)
+    assert lines == [f"[rank {rank}] group: {rank} 2 {horovod.format(rank=rank)}" for rank in range(2)]
