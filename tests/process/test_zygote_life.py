@@ -87,7 +87,7 @@ def test_a_folder_that_changed_too_quickly_for_its_time_to_tell(guard: Guard, sc
     script.write_text("import late; print(late.__name__)")
     library = script.parents[1] / "lib"
     (library / "early.py").write_text("")
-    with stage(guard, python("-u", "main.py"), script.parent, PYTHONPATH=str(library)) as it:
+    with stage(guard, python("-uB", "main.py"), script.parent, PYTHONPATH=str(library)) as it:
         it.warm_up("early")
         listed = library.stat()
         (library / "late.py").write_text("")

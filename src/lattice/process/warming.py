@@ -69,6 +69,7 @@ class Zygote:
         self._spares = spares
         self._devices = tuple(devices)
         self._notes: list[str] = []
+        self._noted: set[str] = set()
         self._worker: Worker | None = None
         self._line: Line | None = None
         self._newborns: list[Newborn] = []
@@ -119,11 +120,12 @@ class Zygote:
             newborn.hear(self._guard)
             if newborn.line.ended:
                 self._drop(newborn)
-        if self._line is not None:
-            for message in self._line.take():
+        line = self._line
+        for message in line.take() if line is not None else ():
+            if self._line is line:  # otherwise it has just been replaced, and what the old one said is void
                 self._heard(message)
-            if self._line is not None and self._line.ended:
-                self._died()
+        if line is not None and self._line is line and line.ended:
+            self._died()
         now = time.monotonic()
         if self._restart_at is not None and now >= self._restart_at:
             self._start()
@@ -153,7 +155,8 @@ class Zygote:
         if self.reason:
             return None
         deadline = time.monotonic() + FORK_TIMEOUT
-        newborn = self._newborns[0] if self._newborns else self._conceive()
+        born = [newborn for newborn in self._newborns if newborn.worker is not None]
+        newborn = (born or self._newborns)[0] if self._newborns else self._conceive()
         while newborn.worker is None:
             if not self._wait(newborn, deadline):
                 return None
@@ -252,7 +255,8 @@ class Zygote:
             case ("ready", dict(facts)):
                 self.facts, self.ready, self.reason = facts, True, ""
                 self._importing = ""
-                self._notes += [f"preload {name}: {reason}, skipped" for name, reason in facts["skipped"]]
+                for name, reason in facts["skipped"]:
+                    self._note(f"preload {name}: {reason}, skipped")
                 self._refill_at = time.monotonic()
             case ("stale", str(reason)):
                 self._end()
@@ -261,9 +265,14 @@ class Zygote:
             case ("cold", str(reason)):
                 self.reason = reason
 
+    def _note(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._notes.append(text)
+
     def _skip(self, name: str, reason: str) -> None:
         """Do without a module, in a new interpreter: an import cannot be undone."""
-        self._notes.append(f"preload {name}: {reason}, skipped")
+        self._note(f"preload {name}: {reason}, skipped")
         self._preload.remove(name)
         self._end()
         if self._preload:
@@ -287,7 +296,7 @@ class Zygote:
     def _give_up(self, reason: str) -> None:
         self._end()
         self.reason = reason
-        self._notes.append(f"no warm starts: {reason}")
+        self._note(f"no warm starts: {reason}")
 
     def _end(self, patience: float = 0.0) -> str:
         self.ready = False
