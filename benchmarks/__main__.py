@@ -86,4 +86,7 @@ def _shown(contender: Contender, number: int, scenario: Scenario, result: Try) -
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
