@@ -31,7 +31,7 @@ demo: $(DONE)/package ## see a job survive a killed worker and a killed node (no
 
 test: system $(DONE)/dev ## install what the tests need and run everything
 	@$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest tests -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest tests -n $(JOBS)
 
 system:
 	@scripts/apt_install.sh $(APT)

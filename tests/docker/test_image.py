@@ -10,8 +10,8 @@ import pytest
 
 from tests.lab.engine import Engine, engine
 
-# One group: the engine and the image are made once, not once per process that runs tests.
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900), pytest.mark.xdist_group("docker")]
+# tests/sharing.py keeps these in one process: the engine and the image are made once.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "examples/multi_container/docker-compose.yml"

@@ -18,9 +18,6 @@ from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
-# Both tests use one upload.
-pytestmark = pytest.mark.xdist_group("release")
-
 
 def run(*argv: str, cwd: Path | None = None, home: Path | None = None) -> str:
     """Run a command to its end and give what it printed."""
