@@ -26,7 +26,8 @@ TAG = "STARTED_BY_TEST"
 def clean_environment() -> dict[str, str]:
     """Give this process's environment without anything that would configure an agent."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LATTICE_", "PET_"))}
-    return {**kept, "PYTHONPATH": str(ROOT / "src")}
+    # Warm starts have tests of their own; elsewhere every agent would import torch for nothing.
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "LATTICE_PRELOAD": "none"}
 
 
 class AgentProcess:

@@ -166,7 +166,7 @@ def test_a_worker_failure_restarts_all_nodes_and_uses_the_budget(form: Form) -> 
 
 def test_a_killed_node_whose_peers_crash_first_is_still_the_cause(form: Form) -> None:
     """Its peers' collectives break at once, its lease lapses later: no budget may be used for that."""
-    run = form("1:2")  # no restarts allowed
+    run = form("1:2", last_call=30)  # no restarts allowed
     breaks = run.script("""
 import json, os, socket, sys, time
 from pathlib import Path

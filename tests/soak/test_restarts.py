@@ -23,17 +23,19 @@ GLOO = str(ROOT / "tests" / "workers" / "gloo.py")
 WITHIN = 60.0
 
 
-@pytest.fixture(params=["one node", "two nodes"])
+@pytest.fixture(params=["one node, fresh", "one node, warm", "two nodes, warm"])
 def job(request: pytest.FixtureRequest, tmp_path: Path, rounds: int, etcd: EtcdServer) -> Iterator[Cluster]:
+    nodes, _, start = request.param.partition(", ")
+    preload = {"LATTICE_PRELOAD": "" if start == "warm" else "none"}
     common = ["--framework", "pytorch", "--max_restarts", str(rounds), "--redirects", "3"]
-    if request.param == "one node":
+    if nodes == "one node":
         with cluster(tmp_path, *common, "--nproc_per_node", "2") as made:
-            made.agent(entry=[GLOO, str(made.said)])
+            made.agent(entry=[GLOO, str(made.said)], environ=preload)
             yield made
         return
     with cluster(tmp_path, *options("2", address(etcd), *common)) as made:
         for _ in range(2):
-            made.agent(entry=[GLOO, str(made.said)])
+            made.agent(entry=[GLOO, str(made.said)], environ=preload)
         yield made
 
 

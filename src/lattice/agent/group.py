@@ -11,6 +11,7 @@ from selectors import EVENT_READ, BaseSelector
 
 from lattice.agent.failure import describe_failure, fresh_error_file
 from lattice.agent.output import Output
+from lattice.agent.starting import Starter
 from lattice.core.events import Event, WorkersDone, WorkersFailed, WorkersStopped
 from lattice.core.records import FailureRecord
 from lattice.core.spec import AgentSpec
@@ -33,12 +34,8 @@ from lattice.environments import Environment
 from lattice.environments.identity import identity
 from lattice.errors import WorkerNotStarted
 from lattice.process.ports import ReservedPorts
-from lattice.process.spawning import Guard
 from lattice.process.workers import Exit, Worker
 from lattice.telemetry.journal import Journal
-
-MARKER = "LATTICE_AGENT"
-"""the variable by which everything that descends from a worker is found"""
 
 
 class WorkerGroup:
@@ -48,10 +45,8 @@ class WorkerGroup:
         self,
         spec: AgentSpec,
         environment: Environment,
-        incarnation: str,
         folder: Path,
-        cwd: str,
-        guard: Guard,
+        starter: Starter,
         output: Output,
         journal: Journal,
         selector: BaseSelector,
@@ -59,10 +54,9 @@ class WorkerGroup:
     ) -> None:
         self._spec = spec
         self._environment = environment
-        self._incarnation = incarnation
         self._folder = folder
-        self._cwd = cwd
-        self._guard = guard
+        self._starter = starter
+        starter.changed = self._go_on
         self._output = output
         self._journal = journal
         self._selector = selector
@@ -71,6 +65,7 @@ class WorkerGroup:
         self._group: Group | None = None
         self._workers: dict[int, Worker] = {}
         self._unstarted: dict[int, WorkerNotStarted] = {}
+        self._waiting: tuple[Assignment, Mapping[str, str]] | None = None
         self._stop_began = 0.0
         self._ports = ReservedPorts(environment.ports(spec.workers))
 
@@ -91,20 +86,27 @@ class WorkerGroup:
 
     def start(self, assignment: Assignment, extra: Mapping[str, str]) -> None:
         """
-        Start the workers of a round.
+        Start the workers of a round, now or as soon as what they all import has been imported once.
 
         :param assignment: this node's place in it
         :param extra: further variables for every worker
         """
+        self._waiting = (assignment, extra)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._waiting is not None and not self._starter.waits:
+            (assignment, extra), self._waiting = self._waiting, None
+            self._start(assignment, extra)
+
+    def _start(self, assignment: Assignment, extra: Mapping[str, str]) -> None:
         began = time.monotonic()
         self._assignment = assignment
         self._workers, self._unstarted = {}, {}
         self._group = Group(frozenset(range(assignment.entry.workers)), self._spec.shutdown_timeout)
-        inherited = {name: value for name, value in os.environ.items() if name not in self._spec.strip}
-        inherited |= self._environment.defaults(self._spec.workers, inherited)
         for local_rank in range(assignment.entry.workers):
             try:
-                self._spawn(assignment, local_rank, {**inherited, **extra})
+                self._spawn(assignment, local_rank, extra)
             except WorkerNotStarted as error:
                 self._unstarted[local_rank] = error
         self._journal.write(
@@ -120,6 +122,7 @@ class WorkerGroup:
     def stop(self) -> None:
         """Stop the workers; WorkersStopped follows, at once if there are none."""
         self._stop_began = time.monotonic()
+        self._waiting = None
         if self._group is None:
             self._put(WorkersStopped(time.monotonic(), self.ports))
         else:
@@ -143,14 +146,14 @@ class WorkerGroup:
         """Tell where the output of a worker lies."""
         return self._folder / f"round_{assignment.round}" / str(assignment.entry.rank_offset + local_rank)
 
-    def _spawn(self, assignment: Assignment, local_rank: int, inherited: Mapping[str, str]) -> None:
+    def _spawn(self, assignment: Assignment, local_rank: int, extra: Mapping[str, str]) -> None:
         folder = self.log_folder(assignment, local_rank)
         error_file = str(fresh_error_file(folder))
         environ = {
-            **inherited,
+            **self._starter.shared,
+            **extra,
             **identity(assignment, local_rank),
             **self._environment.variables(assignment, local_rank, error_file),
-            MARKER: self._incarnation,
         }
         streams = self._output.open(
             local_rank,
@@ -159,9 +162,7 @@ class WorkerGroup:
             host=assignment.entry.host if assignment.nodes > 1 else "",
         )
         try:
-            worker = self._guard.spawn(
-                self._spec.command.argv, environ, self._cwd, None, streams.stdout, streams.stderr, MARKER
-            )
+            worker = self._starter.spawn(environ, streams.stdout, streams.stderr)
         finally:
             os.close(streams.stdout)
             os.close(streams.stderr)
@@ -187,6 +188,7 @@ class WorkerGroup:
                 case Terminate(local_ranks=ranks):
                     self._stop_began = time.monotonic()
                     self._signal(ranks, signal.SIGTERM)
+                    self._starter.check()
                 case Kill(local_ranks=ranks):
                     self._signal(ranks, signal.SIGKILL)
                 case ReportFailure(local_rank=rank):
@@ -209,7 +211,7 @@ class WorkerGroup:
 
     def _clean_up(self) -> None:
         """Leave nothing of the round: no process of any worker's making, no pipe."""
-        self._guard.sweep()
+        self._starter.sweep()
         for local_rank in (*self._workers, *self._unstarted):
             self._output.finish(local_rank)
         for worker in self._workers.values():

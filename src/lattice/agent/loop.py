@@ -12,6 +12,7 @@ from lattice.agent.group import WorkerGroup
 from lattice.agent.inbox import Inbox
 from lattice.agent.serving import RunStore
 from lattice.agent.session import Session, SessionConnected
+from lattice.agent.starting import Starter
 from lattice.core.events import (
     Effect,
     Event,
@@ -47,6 +48,7 @@ class Loop:
         session: Session,
         served: RunStore,
         group: WorkerGroup,
+        starter: Starter,
         guard: Guard,
         console: Console,
         journal: Journal,
@@ -58,6 +60,7 @@ class Loop:
         self._session = session
         self._served = served
         self._group = group
+        self._starter = starter
         self._guard = guard
         self._console = console
         self._journal = journal
@@ -86,9 +89,11 @@ class Loop:
                 self._handle(Ticked(now))
             if self._group.deadline is not None and self._group.deadline <= now:
                 self._group.tick()
+            if self._starter.deadline is not None and self._starter.deadline <= now:
+                self._starter.handle()
             if now >= self._next_housekeeping:
                 self._next_housekeeping = now + HOUSEKEEPING
-                self._guard.sweep(keep=self._group.living)
+                self._starter.sweep(keep=self._group.living)
         return self._finish
 
     def signalled(self, number: int) -> None:
@@ -101,7 +106,7 @@ class Loop:
             self._group.hurry()
 
     def _patience(self) -> float:
-        moments = [self._next_housekeeping, deadline(self._state), self._group.deadline]
+        moments = [self._next_housekeeping, deadline(self._state), self._group.deadline, self._starter.deadline]
         return max(min(moment for moment in moments if moment is not None) - time.monotonic(), 0.0)
 
     def _guard_died(self) -> None:

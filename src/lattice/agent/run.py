@@ -16,6 +16,7 @@ from lattice.agent.loop import Loop, Signals
 from lattice.agent.output import Output
 from lattice.agent.serving import open_run_store
 from lattice.agent.session import Session
+from lattice.agent.starting import Starter
 from lattice.core.events import Finish
 from lattice.core.rendezvous import begin
 from lattice.core.spec import AgentSpec
@@ -56,7 +57,9 @@ def run(spec: AgentSpec) -> int:
         console.say(f"logs of the workers: {folder}")
         served = open_run_store(spec)
         stack.callback(served.close)
-        group = WorkerGroup(spec, framework, incarnation, folder, cwd, guard, output, journal, selector, inbox.put)
+        starter = Starter(spec, framework, incarnation, cwd, guard, selector, console.say)
+        stack.callback(starter.close)
+        group = WorkerGroup(spec, framework, folder, starter, output, journal, selector, inbox.put)
         stack.callback(group.close)
         me = Identity(
             run_id=spec.run_id,
@@ -70,7 +73,7 @@ def run(spec: AgentSpec) -> int:
         )
         session = Session(served.store, me.keys, spec.policy.lease_ttl, inbox.put)
         state = begin(me, spec.policy, group.ports, time.monotonic())
-        loop = Loop(spec, state, inbox, session, served, group, guard, console, journal, selector)
+        loop = Loop(spec, state, inbox, session, served, group, starter, guard, console, journal, selector)
         signals = Signals(spec.signals, loop, selector)
         stack.callback(signals.close)
         if not gc.isenabled():
@@ -80,6 +83,7 @@ def run(spec: AgentSpec) -> int:
             gc.enable()
         journal.write("agent started", host=me.host, address=me.address, workers=me.workers, command=spec.command.argv)
         session.start()
+        starter.warm_up()
         finish = loop.run()
         text = farewell(spec, finish, session)
         if text:

@@ -32,8 +32,6 @@ from lattice.stores import Store, Watch
 StoreEffect = Write | ReadView | ReadRoster | KeepAlive | Revoke
 LONGEST_PAUSE = 1.0
 """seconds between two tries to reach the store, at most"""
-RUN_BEAT = 30.0
-"""seconds between two keepalives of the run lease"""
 ALWAYS = -1
 """the epoch of an order that no reconnection makes void"""
 T = TypeVar("T")
@@ -135,6 +133,8 @@ class Session:
 
     def _connect(self) -> None:
         identity = self._store.identity()
+        if identity != self._identity:
+            self._lease = 0  # another store: a lease of this number there is somebody else's
         if not self._lease or self._store.keep_alive(self._lease) <= 0:
             self._lease = self._store.grant(self._ttl)
         self._run_lease = 0
@@ -166,8 +166,8 @@ class Session:
             self._lease = 0
             raise StoreUnavailable("this node's lease lapsed: it was suspended, or its messages came too late")
         if self._run_lease and time.monotonic() >= self._next_run_beat:
-            self._next_run_beat = time.monotonic() + RUN_BEAT
-            self._store.keep_alive(self._run_lease)
+            left = self._store.keep_alive(self._run_lease)
+            self._next_run_beat = time.monotonic() + left / 3
 
     def _follow(self, prefix: str, after: int) -> None:
         epoch = self._epoch

@@ -104,6 +104,8 @@ class AgentSpec:
     local_addr: str = ""
     store: StoreSpec = StoreSpec()
     logs: LogSpec = LogSpec()
+    preload: str = ""
+    """what a warm interpreter imports for Python workers: none, auto, module names; empty for the framework's own"""
     signals: tuple[int, ...] = (15, 2, 1, 3)
     """signals that mean goodbye"""
     shutdown_timeout: float = 30.0

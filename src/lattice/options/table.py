@@ -241,6 +241,17 @@ EVENTS = Option(
     torchrun=False,
 )
 
+PRELOAD = Option(
+    "preload",
+    values.text,
+    "",
+    "what one interpreter per node imports, once, so that workers are forked from it in milliseconds: modules beside "
+    "the framework's own, auto for those that the script imports, or none",
+    "module names separated by commas, auto, or none",
+    ENTRY,
+    "MODULES|auto|none",
+    torchrun=False,
+)
 MODULE = Option(
     "module",
     values.switch,
@@ -320,6 +331,7 @@ OPTIONS: tuple[Option[object], ...] = (
     TEE,
     LOCAL_RANKS_FILTER,
     EVENTS,
+    PRELOAD,
     MODULE,
     NO_PYTHON,
     ENTRYPOINT,
