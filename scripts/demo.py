@@ -145,8 +145,8 @@ def summary(ran: Sequence[str], rows: Sequence[Recovery], took: float) -> None:
     print(f"\n  {'what happened':<24} {'then':<22} {'new workers after':>18} {'new group after':>16}")
     for row in rows:
         print(f"  {row.what:<24} {row.then:<22} {row.started:>16.2f} s {row.formed:>14.2f} s")
-    print("\n  A silent node is given up lease_ttl (here 2 s) after its last sign of life. From new workers to a new")
-    print("  group the time is mostly that of Python importing torch.")
+    print("\n  A silent node is given up lease_ttl (here 2 s) after its last sign of life. The first start of an agent")
+    print("  pays for importing torch; after that workers are forked from an interpreter that has it.")
     print("\n" + paint(f"  All recovered, nothing left behind, {took:.0f} s in all.", "1;32"), flush=True)
 
 
