@@ -17,6 +17,7 @@ def test_workers_find_what_they_import_and_fail_as_they_would(tmp_path: Path) ->
         agent = run.agent(entry=[WARMTH, "decimal", "2"])
         assert agent.wait() == 0, agent.output()
         assert agent.output().count("round 3: decimal warm") == 2, agent.output()
+        assert "cold" not in agent.output()
         again = run.agent(entry=[WARMTH, "decimal", "3"])
         assert again.wait() == 5
 

@@ -114,7 +114,7 @@ class Session:
             except _EndAskedError:
                 break
             except (StoreUnavailable, Compacted) as error:
-                self._put(Disconnected(time.monotonic(), str(error)))
+                self._put(Disconnected(time.monotonic(), str(error).rstrip(".")))  # part of a longer sentence
             except StoreRefused as error:
                 self._put(StoreFailed(time.monotonic(), str(error)))
                 break
