@@ -1,0 +1,44 @@
+"""The training example as a user runs it: nodes are lost and come, and the loss goes on falling."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.agents import ROOT, AgentProcess, cluster
+from tests.etcd_server import EtcdServer
+from tests.faults.conftest import address, options
+from tests.waiting import eventually
+
+TRAIN = str(ROOT / "examples" / "train_elastic.py")
+LINE = re.compile(r"step (\d+) loss (\S+) world (\d+) restart (\d+)")
+
+
+def lines(*agents: AgentProcess) -> list[tuple[int, float, int, int]]:
+    """Give step, loss, world and restart of every line that rank 0 printed, on whichever node that was."""
+    found = [LINE.findall(agent.output()) for agent in agents]
+    return sorted((int(a), float(b), int(c), int(d)) for part in found for a, b, c, d in part)
+
+
+def test_the_loss_falls_through_losing_and_gaining_nodes(etcd: EtcdServer, tmp_path: Path) -> None:
+    given = options("1:2", address(etcd), "--framework", "pytorch", "--max_restarts", "1", last_call=30)
+    steps = 600
+    entry = [TRAIN, "--checkpoint", str(tmp_path / "checkpoint"), "--steps", str(steps), "--pause", "0.02"]
+    warm = {"LATTICE_PRELOAD": ""}
+    with cluster(tmp_path, *given) as run:
+        first, second = (run.agent(entry=entry, environ=warm) for _ in range(2))
+        eventually(lambda: any(world == 2 for _, _, world, _ in lines(first, second)), within=120)
+        second.kill()
+        eventually(lambda: lines(first) and lines(first)[-1][2] == 1, within=120)
+        third = run.agent(entry=entry, environ=warm)
+        eventually(lambda: first.worlds()[-2:] == [1, 2], within=120)
+        assert first.wait(240) == 0, first.output()
+        assert third.wait(60) == 0, third.output()
+        told = lines(first, second, third)
+    assert first.worlds() == [2, 1, 2]
+    assert {restart for _, _, _, restart in told} == {0}, "losing and gaining nodes uses no restart"
+    assert told[-1][0] == steps
+    losses = {step: loss for step, loss, _, _ in told}
+    quarters = [losses[step] for step in sorted(losses)][:: max(len(losses) // 4, 1)]
+    assert quarters == sorted(quarters, reverse=True), f"the loss does not go on falling: {quarters}"
+    assert told[-1][1] < 0.2 * told[0][1]
