@@ -47,6 +47,7 @@ WRONG = {
     "redirects": "4",
     "tee": "0:9",
     "local_ranks_filter": "all",
+    "preload": "torch numpy",
     "module": "maybe",
     "no_python": "maybe",
 }

@@ -44,7 +44,7 @@ def test_children_by_every_method_of_multiprocessing(guard: Guard, tmp_path: Pat
 def test_chance_is_not_shared(guard: Guard, script: Path) -> None:
     script.write_text(
         "import random, uuid, multiprocessing as m\n"
-        "print(random.random(), uuid.uuid4(), bytes(m.current_process().authkey))"
+        "print(random.random(), uuid.uuid4(), bytes(m.current_process().authkey).hex())"
     )
     with stage(guard, python("-u", "main.py"), script.parent) as it:
         it.warm_up("random", "multiprocessing.process")

@@ -243,7 +243,7 @@ EVENTS = Option(
 
 PRELOAD = Option(
     "preload",
-    values.text,
+    values.modules,
     "",
     "what one interpreter per node imports, once, so that workers are forked from it in milliseconds: modules beside "
     "the framework's own, auto for those that the script imports, or none",

@@ -25,6 +25,13 @@ def word(value: str) -> str:
     return value
 
 
+def modules(value: str) -> str:
+    """Take names of Python modules, separated by commas; auto and none look like names too."""
+    if value and not all(part.isidentifier() for name in value.split(",") for part in name.strip().split(".")):
+        raise ValueError
+    return value
+
+
 def one_of(choices: Collection[str]) -> Callable[[str], str]:
     """Make a reader of one of these words."""
 

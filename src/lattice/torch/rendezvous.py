@@ -24,6 +24,7 @@ DEFAULT_TIMEOUT = timedelta(seconds=300)
 DETAILS = ("cacert", "cert", "key", "user", "password")
 
 _formed = count()
+_stores: dict[tuple[str, str], Store] = {}
 _registered = False
 
 
@@ -67,8 +68,7 @@ def store(timeout: timedelta = DEFAULT_TIMEOUT, *, name: str = "shared") -> Stor
     import torch.distributed as dist
 
     if "LATTICE_STORE_ENDPOINTS" not in os.environ:
-        shared, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-        return dist.PrefixStore(name, shared)
+        return dist.PrefixStore(name, _store_of_rank_0(timeout))
 
     from lattice.core.records import Keys
     from lattice.torch.etcd_store import EtcdStore
@@ -77,6 +77,21 @@ def store(timeout: timedelta = DEFAULT_TIMEOUT, *, name: str = "shared") -> Stor
     run, round_number = _needed("LATTICE_RUN_ID"), _needed("LATTICE_ROUND")
     prefix = f"{Keys(run).groups(int(round_number))}{name}/"
     return EtcdStore(Gateway(access(os.environ)), prefix, int(os.environ.get("LATTICE_STORE_LEASE", "0")), timeout)
+
+
+def _store_of_rank_0(timeout: timedelta) -> Store:
+    """
+    Give torch's own store, one for the life of this process.
+
+    A second one on the same port would race: a worker that is faster than rank 0 meets the server of the first.
+    """
+    import torch.distributed as dist
+
+    place = (os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", ""))
+    if place not in _stores:
+        _stores[place], _, _ = next(dist.rendezvous("env://", timeout=timeout))
+    _stores[place].set_timeout(timeout)
+    return _stores[place]
 
 
 def access(variables: Mapping[str, str]) -> Access:
