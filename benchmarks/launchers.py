@@ -33,16 +33,17 @@ Launcher = Callable[[Shape, Sequence[str]], list[list[str]]]
 """gives one command line for each agent, for a job and the words of its entry point"""
 
 
-def lattice(endpoint: str = "") -> Launcher:
+def lattice(endpoint: str = "", *more: str) -> Launcher:
     """
     Launch with Lattice.
 
     :param endpoint: where etcd is; empty for the store inside of the agent
+    :param more: further options
     """
 
     def commands(shape: Shape, entry: Sequence[str]) -> list[list[str]]:
         meeting = ["--rdzv_endpoint", endpoint, "--rdzv_id", uuid4().hex] if endpoint else []
-        options = ["--framework", "pytorch", "--log_dir", "logs", *_size(shape), *meeting]
+        options = ["--framework", "pytorch", "--log_dir", "logs", *_size(shape), *meeting, *more]
         return [[sys.executable, "-m", "lattice", "run", *options, *entry] for _ in range(shape.nodes)]
 
     return commands

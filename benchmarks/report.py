@@ -20,7 +20,8 @@ NOTES = """\
 - *CPU s* is what the agents and their helpers used, Lattice / torchrun, workers not counted: for *start* the whole
   command to its end, for *memory* up to the measurement, otherwise from the fault to the new group. On a busy machine
   it says more than the wall clock.
-- The process group comes after the workers' own `import torch`, which costs both sides the same seconds.
+- torchrun's new workers import torch themselves; Lattice's are forked from an interpreter that has, one per node. Its
+  own memory, shared with the workers, is not in the rows on memory: hence `--preload none` there.
 - torchrun's last node goes, never the one that holds its c10d store: that would be the end of the run.
 - Before a node goes, the round has lived for more than 10 s. Lattice's `lease_ttl` is 5 s, its default.\
 """

@@ -11,6 +11,7 @@ from benchmarks.launchers import Launcher, Shape, lattice, torchrun
 from benchmarks.measure import Contender, Try
 
 LEASE_TTL = 5.0
+COLD = ("--preload", "none")
 HANG = 45.0
 """seconds after which a restart that should take one or two, and the import of torch, counts as hung"""
 LONG_HANG = 90.0
@@ -74,15 +75,15 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
         ),
         Scenario(
             "memory",
-            "memory of an agent and its helpers while a worker runs, in-process store",
-            _sides(tries.memory, lattice(), torchrun(), effort.restart, effort.node),
+            "memory of an agent and its helpers while a worker runs, in-process store, `--preload none`",
+            _sides(tries.memory, lattice("", *COLD), torchrun(), effort.restart, effort.node),
             (Limit(tries.RSS, below=60),),
             unit="MB",
         ),
         Scenario(
             "memory-etcd",
             "the same with the store on etcd (torchrun: c10d)",
-            _sides(tries.memory, ours, torchrun(), effort.restart, effort.node),
+            _sides(tries.memory, lattice(endpoint, *COLD), torchrun(), effort.restart, effort.node),
             (Limit(tries.RSS, below=60),),
             unit="MB",
             on_etcd=True,
