@@ -231,6 +231,10 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     ]
     if not verdict.plain and state.now < _not_before(leading):
         return None
+    # A worker failure ends the row of short rounds; newcomers neither add to it nor end it.
+    short_rounds = leading.fast if current.planned else 0
+    if not verdict.plain:
+        short_rounds = leading.fast + 1
     return _form(
         state,
         [*stopped, *newcomers],
@@ -238,7 +242,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         restarts=verdict.restarts,
         reason=verdict.reason,
         rebinds=verdict.rebinds,
-        counts=not verdict.plain,
+        short_rounds=short_rounds,
     )
 
 
@@ -281,7 +285,7 @@ def _form(
     restarts: int,
     reason: str,
     rebinds: int,
-    counts: bool = False,
+    short_rounds: int = 0,
 ) -> Move | None:
     """Seal the next round if there are enough nodes, and as many as can be expected."""
     leading, policy = state.leading, state.policy
@@ -326,7 +330,7 @@ def _form(
         parts=tuple(part[0].incarnation for part in cut),
         rebinds=rebinds,
     )
-    fast = leading.fast + counts if _was_short(leading) else 0
+    fast = short_rounds if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, sealed_at=state.now, ended_at=None, patient=False)
     last = leading.number if state.view.round is not None else None
     state, effects = publishing.publish(replace(state, leading=sealed), record, cut, previous=last)
