@@ -116,6 +116,7 @@ class WorkerGroup:
             pids=[worker.pid for worker in self._workers.values()],
             took=round(time.monotonic() - began, 4),
         )
+        self._starter.started()
         for local_rank, unstarted in tuple(self._unstarted.items()):
             self._happen(Exited(time.monotonic(), local_rank, unstarted.exit_code))
 

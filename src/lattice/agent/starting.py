@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
+from typing import TYPE_CHECKING
 
 from lattice.core.spec import AgentSpec
 from lattice.core.topology import Assignment, RosterEntry
 from lattice.environments import Environment
 from lattice.environments.identity import identity
 from lattice.environments.store import store_variables
-from lattice.process.preloading import imports_any, preload_set, read_command
 from lattice.process.spawning import Guard
-from lattice.process.warming import Zygote
 from lattice.process.workers import Worker
+
+if TYPE_CHECKING:
+    from lattice.process.warming import Zygote
 
 MARKER = "LATTICE_AGENT"
 """the variable by which everything that descends from a worker is found"""
@@ -41,6 +44,7 @@ class Starter:
         self._selector = selector
         self._say = say
         self._zygote: Zygote | None = None
+        self._postponed = False
         self._said_cold = False
         self._worth_waiting = False
         self.changed: Callable[[], None] = lambda: None
@@ -50,9 +54,40 @@ class Starter:
         """what all workers have in their environment"""
 
     def warm_up(self) -> None:
-        """Begin to import what the workers will need, while the nodes still look for each other."""
+        """
+        Begin to import what the workers will need, while the nodes still look for each other.
+
+        Not before the first workers run if their script does not even mention it: they would only wait for the cores.
+        """
         if not self._spec.command.python or self._spec.preload == "none":
             return
+        if not self._spec.preload and self._spec.framework != "pytorch":
+            return
+        self._postponed = not self._mentioned()
+        if not self._postponed:
+            self._make()
+
+    def started(self) -> None:
+        """Hear that the workers of a round run."""
+        if self._postponed:
+            self._postponed = False
+            self._make()
+
+    def _mentioned(self) -> bool:
+        """Tell whether the script may import what is preloaded; a quick look, in doubt yes."""
+        if self._spec.preload:
+            return True
+        scripts = [word for word in self._spec.command.argv[1:] if word.endswith(".py")]
+        try:
+            return not scripts or b"torch" in Path(self._cwd, scripts[0]).read_bytes()
+        except OSError:
+            return True
+
+    def _make(self) -> None:
+        # Loaded only here: not every agent needs it, and none before its first workers.
+        from lattice.process.preloading import imports_any, preload_set, read_command
+        from lattice.process.warming import Zygote
+
         command = read_command(self._spec.command.argv, self.shared, self._cwd)
         if isinstance(command, str):
             return  # such a command line is started afresh, and nobody asked for anything else

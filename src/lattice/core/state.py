@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
-from hashlib import sha256
 from typing import Generic, TypeVar
 
 from lattice.core.dataclass import dataclass
@@ -270,7 +269,10 @@ Move = tuple[State, tuple[Effect, ...]]
 
 def lease_of(uuid: str, purpose: str) -> int:
     """Give the id of a lease that belongs to a run, the same for everybody, so that granting it twice is harmless."""
-    return (int.from_bytes(sha256(f"{uuid}/{purpose}".encode()).digest()[:8]) >> 1) | 1
+    number = 0xCBF29CE484222325
+    for byte in f"{uuid}/{purpose}".encode():  # FNV-1a: uuids are random already, and hashlib takes long to load
+        number = (number ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return (number >> 1) | 1
 
 
 def write(state: State, tag: str, *transactions: Transaction, grants: tuple[tuple[int, float], ...] = ()) -> Move:
