@@ -113,9 +113,13 @@ def _run_agent(spec: AgentSpec) -> int:
     import gc
 
     gc.disable()  # nothing of what is loaded now is garbage; the agent switches it on again when it has begun
+    from lattice.process.spawning import Guard, open_standard_descriptors
+
+    open_standard_descriptors()
+    guard = Guard()  # starts while the rest is loaded
     from lattice.agent.run import run as run_agent  # last, so that help and usage errors come at once
 
-    return run_agent(spec)
+    return run_agent(spec, guard)
 
 
 def _print_version() -> int:

@@ -29,22 +29,21 @@ from lattice.telemetry.journal import Journal
 from lattice.telemetry.report import report
 
 
-def run(spec: AgentSpec) -> int:
+def run(spec: AgentSpec, guard: Guard) -> int:
     """
     Supervise this node's workers until the run ends or this node leaves.
 
+    :param guard: the first of all processes and threads; ended here
     :return: the exit code: 0, that of the first failed worker of the run, or 128 + the signal that asked to leave
     """
-    open_standard_descriptors()
     incarnation = os.urandom(8).hex()
-    cwd = working_directory()
-    folder = log_folder(spec)
-    framework = environment(spec.framework)
     with ExitStack() as stack:
+        stack.callback(guard.close)
+        cwd = working_directory()
+        folder = log_folder(spec)
+        framework = environment(spec.framework)
         journal = Journal(spec.logs.events, run=spec.run_id, node=incarnation)
         stack.callback(journal.close)
-        guard = Guard()  # first of all processes and threads
-        stack.callback(guard.close)
         selector = stack.enter_context(DefaultSelector())
         inbox = Inbox()
         stack.callback(inbox.close)
@@ -106,14 +105,6 @@ def farewell(spec: AgentSpec, finish: Finish, session: Session) -> str:
     return (
         f"{text}\nThis node came after its end; the id {spec.run_id!r} is free again in {left:.0f}s, or take another."
     )
-
-
-def open_standard_descriptors() -> None:
-    """Have something behind 0, 1 and 2: closed by whoever started the agent, they would be given to our own sockets."""
-    descriptor = os.open(os.devnull, os.O_RDWR)
-    while descriptor <= 2:
-        descriptor = os.dup(descriptor)
-    os.close(descriptor)
 
 
 def working_directory() -> str:

@@ -196,6 +196,14 @@ class Guard:
         self._pidfd = -1
 
 
+def open_standard_descriptors() -> None:
+    """Have something behind 0, 1 and 2: closed by whoever started the agent, they would be given to our own sockets."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.dup(descriptor)
+    os.close(descriptor)
+
+
 def become_subreaper() -> None:
     """Let orphans among this process's descendants become its children."""
     libc = ctypes.CDLL(None, use_errno=True)
