@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import _ctypes
 
@@ -15,6 +16,8 @@ SIGKILL = 9
 RTLD_NOW_IF_LOADED = 2 | 4
 MOST_REPEATED = 1 << 20
 BLAS_NAMES = ("openblas_%s", "openblas_%s64_", "scipy_openblas_%s", "scipy_openblas_%s64_")
+ENTERED, GROUPED = 0, 1
+"""fields of the worker's line of the board, as in lattice.core.board"""
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 prctl = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")  # type: ignore[arg-type]
@@ -138,3 +141,34 @@ def renew_blas() -> None:
         threads = min(wanted or 1 << 30, call(count_processors))
         if threads > 1:
             call(set_threads, threads)
+
+
+def note(field: int) -> None:
+    """Write the moment into this worker's line of the board, if there is one."""
+    path, _, offset = os.environ.get("LATTICE_BOARD", "").partition("@")
+    moment = bytearray(8)  # struct would be one more module that the script can see
+    memoryview(moment).cast("d")[0] = time.monotonic()
+    try:
+        board = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(board, moment, int(offset) + 8 * field)
+        finally:
+            os.close(board)
+    except (OSError, ValueError):
+        pass  # it only tells how long a restart took
+
+
+def note_group() -> None:
+    """Have the moment noted at which torch's default process group is up, once, out of the script's sight."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    update = getattr(module, "_update_default_pg", None)
+    if not callable(update):
+        return  # another torch: then nobody will know
+
+    def updated(group: object) -> None:
+        update(group)
+        if group is not None:
+            module._update_default_pg = update  # type: ignore[union-attr]
+            note(GROUPED)
+
+    module._update_default_pg = updated  # type: ignore[union-attr]

@@ -300,3 +300,5 @@ def live(nursery: Nursery, leash: Control, go: int) -> None:
     leash.close()
     newborn.repeat(said)
     newborn.renew_blas()
+    newborn.note_group()
+    newborn.note(newborn.ENTERED)
