@@ -16,6 +16,7 @@ SIGKILL = 9
 RTLD_NOW_IF_LOADED = 2 | 4
 MOST_REPEATED = 1 << 20
 BLAS_NAMES = ("openblas_%s", "openblas_%s64_", "scipy_openblas_%s", "scipy_openblas_%s64_")
+LONGEST_KNOCKING = 5.0
 ENTERED, GROUPED = 0, 1
 """fields of the worker's line of the board, as in lattice.core.board"""
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
@@ -172,3 +173,40 @@ def note_group() -> None:
             note(GROUPED)
 
     module._update_default_pg = updated  # type: ignore[union-attr]
+
+
+def hurry_group() -> None:
+    """
+    Have torch meet its master as soon as that listens.
+
+    Forked workers come within milliseconds of each other, and torch, refused once, tries again after half a second.
+    So the question that it asks just before is answered when the master is there.
+    """
+    module = sys.modules.get("torch.distributed.rendezvous")
+    question = getattr(module, "_torchelastic_use_agent_store", None)
+    if not callable(question) or os.environ.get("RANK", "0") == "0":
+        return
+
+    def answer() -> object:
+        module._torchelastic_use_agent_store = question  # type: ignore[union-attr]
+        wait_for_master()
+        return question()
+
+    module._torchelastic_use_agent_store = answer  # type: ignore[union-attr]
+
+
+def wait_for_master() -> None:
+    """Knock at the master's port, less and less often, until it opens; torch can tell better what else is wrong."""
+    import socket
+
+    pause, last = 0.001, time.monotonic() + LONGEST_KNOCKING
+    try:
+        master = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        while time.monotonic() < last:
+            try:
+                return socket.create_connection(master, 1.0).close()
+            except ConnectionRefusedError:
+                time.sleep(pause)
+                pause = min(1.5 * pause, 0.25)
+    except (KeyError, ValueError, OSError):
+        pass

@@ -301,4 +301,5 @@ def live(nursery: Nursery, leash: Control, go: int) -> None:
     newborn.repeat(said)
     newborn.renew_blas()
     newborn.note_group()
+    newborn.hurry_group()
     newborn.note(newborn.ENTERED)
