@@ -37,11 +37,11 @@ def store(backend: str, request: pytest.FixtureRequest) -> Iterator[Store]:
         yield etcd
         etcd.close()
     else:
-        from lattice.stores.served import ServedStore, StoreServer
+        from lattice.stores.served import StoreServer, served_at
 
         behind = MemoryStore()
         serving = StoreServer(behind, "127.0.0.1", 0, SECRET)
-        served = ServedStore((("127.0.0.1", serving.port),), SECRET, request_timeout=10.0)
+        served = served_at((("127.0.0.1", serving.port),), SECRET, request_timeout=10.0)
         yield served
         served.close()
         serving.close()

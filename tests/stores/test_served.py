@@ -21,7 +21,7 @@ from lattice.core.spec import StoreSpec
 from lattice.errors import Compacted, StoreRefused, StoreUnavailable, UsageError
 from lattice.stores import open_store, secret, served_server
 from lattice.stores.memory import MemoryStore
-from lattice.stores.served import ServedStore, StoreServer
+from lattice.stores.served import ServedStore, StoreServer, served_at
 from lattice.stores.served_frames import DIGEST, GREETING, MAGIC, NONCE, REFUSAL, Opener, Sealer, proof
 from lattice.stores.served_values import dump, load
 from tests.etcd_server import free_ports
@@ -55,7 +55,7 @@ def server(behind: MemoryStore) -> Iterator[StoreServer]:
 
 @contextlib.contextmanager
 def client(*ports: int, secret: bytes = SECRET, timeout: float = 10.0) -> Iterator[ServedStore]:
-    store = ServedStore(tuple(("127.0.0.1", port) for port in ports), secret, timeout)
+    store = served_at(tuple(("127.0.0.1", port) for port in ports), secret, timeout)
     try:
         yield store
     finally:
@@ -403,7 +403,7 @@ def test_what_is_no_store_is_called_so() -> None:
 
 
 def test_a_name_that_does_not_resolve_is_named() -> None:
-    store = ServedStore((("nosuch.invalid", 1),), SECRET)
+    store = served_at((("nosuch.invalid", 1),), SECRET)
     with pytest.raises(StoreUnavailable, match=r"nosuch\.invalid does not resolve"):
         store.identity()
 

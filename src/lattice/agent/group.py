@@ -48,6 +48,17 @@ from lattice.process.workers import Exit, Worker
 from lattice.telemetry.journal import Journal
 
 
+class Companion:
+    """What somebody who runs an agent may add to each of its workers; by itself nothing."""
+
+    def variables(self, assignment: Assignment, local_rank: int) -> Mapping[str, str]:
+        """Give further variables for a worker that is about to start."""
+        return {}
+
+    def ended(self, assignment: Assignment, local_rank: int, ended: Exit) -> None:
+        """Hear that a worker has ended."""
+
+
 class WorkerGroup:
     """Performs what :mod:`lattice.core.supervision` decides."""
 
@@ -63,6 +74,7 @@ class WorkerGroup:
         selector: BaseSelector,
         put: Callable[[Event], None],
         say: Callable[[str], None],
+        companion: Companion,
     ) -> None:
         self._spec = spec
         self._environment = environment
@@ -75,6 +87,7 @@ class WorkerGroup:
         self._selector = selector
         self._put = put
         self._say = say
+        self._companion = companion
         self._assignment: Assignment | None = None
         self._group: Group | None = None
         self._workers: dict[int, Worker] = {}
@@ -202,6 +215,7 @@ class WorkerGroup:
         environ = {
             **self._starter.shared,
             **extra,
+            **self._companion.variables(assignment, local_rank),
             **self._board.variables(local_rank),
             NOTICE_VARIABLE: str(messages.notice_file(folder)),
             **identity(assignment, local_rank),
@@ -230,6 +244,7 @@ class WorkerGroup:
         assert self._assignment is not None
         rank = self._assignment.entry.rank_offset + local_rank
         self._journal.write("worker exited", rank=rank, pid=worker.pid, code=ended.code, signal=ended.signal)
+        self._companion.ended(self._assignment, local_rank, ended)
         self._happen(Exited(now, local_rank, ended.status))
 
     def _folder_of(self, local_rank: int) -> Path:

@@ -82,23 +82,30 @@ class Loop:
         """
         self._selector.register(self._inbox, EVENT_READ, lambda: None)
         self._selector.register(self._guard, EVENT_READ, self._guard_died)
-        while self._finish is None:
-            for key, _ in self._selector.select(self._patience()):
-                key.data()
-            for event in self._inbox.take():
-                self._handle(event)
-            now = time.monotonic()
-            moment = deadline(self._state)
-            if moment is not None and moment <= now:
-                self._handle(Ticked(now))
-            if self._group.deadline is not None and self._group.deadline <= now:
-                self._group.tick()
-            if self._starter.deadline is not None and self._starter.deadline <= now:
-                self._starter.handle()
-            if now >= self._next_housekeeping:
-                self._next_housekeeping = now + HOUSEKEEPING
-                self._starter.sweep(keep=self._group.living)
+        try:
+            while self._finish is None:
+                self._turn()
+        finally:
+            self._selector.unregister(self._inbox)
+            self._selector.unregister(self._guard)
         return self._finish
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._patience()):
+            key.data()
+        for event in self._inbox.take():
+            self._handle(event)
+        now = time.monotonic()
+        moment = deadline(self._state)
+        if moment is not None and moment <= now:
+            self._handle(Ticked(now))
+        if self._group.deadline is not None and self._group.deadline <= now:
+            self._group.tick()
+        if self._starter.deadline is not None and self._starter.deadline <= now:
+            self._starter.handle()
+        if now >= self._next_housekeeping:
+            self._next_housekeeping = now + HOUSEKEEPING
+            self._starter.sweep(keep=self._group.living)
 
     def signalled(self, number: int) -> None:
         """A signal came: the first is a goodbye, the second means at once."""

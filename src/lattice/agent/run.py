@@ -1,4 +1,4 @@
-"""Runs one agent from its specification to its exit code, and leaves nothing behind."""
+"""Runs one agent from its specification to its end, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import gc
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from selectors import DefaultSelector
+from selectors import BaseSelector, DefaultSelector
 
 from lattice.agent.accounts import Accounts
-from lattice.agent.group import WorkerGroup
+from lattice.agent.group import Companion, WorkerGroup
 from lattice.agent.inbox import Inbox
 from lattice.agent.loop import Loop, Signals
 from lattice.agent.output import Output
-from lattice.agent.serving import open_run_store
+from lattice.agent.serving import RunStore, open_run_store
 from lattice.agent.session import Session
 from lattice.agent.starting import Starter
 from lattice.core.events import Finish
@@ -28,6 +30,23 @@ from lattice.process.spawning import Guard
 from lattice.telemetry.console import Console
 from lattice.telemetry.journal import Journal
 from lattice.telemetry.report import report
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What an agent is run in; whoever made it closes it, and may run another agent in it."""
+
+    guard: Guard
+    console: Console
+    selector: BaseSelector
+    starter: Starter
+    served: RunStore
+    folder: Path
+    """for the logs of the workers"""
+    incarnation: str
+    companion: Companion = field(default_factory=Companion)
+    began: Callable[[Loop], None] = lambda loop: None
+    """called with the loop before it runs"""
 
 
 def run(spec: AgentSpec, guard: Guard) -> int:
@@ -46,12 +65,8 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         journal = Journal(spec.logs.events, run=spec.run_id, node=incarnation)
         stack.callback(journal.close)
         selector = stack.enter_context(DefaultSelector())
-        inbox = Inbox()
-        stack.callback(inbox.close)
         console = Console()
         stack.callback(console.close)
-        output = Output(spec.logs, console)
-        stack.callback(output.close)
         for line in (*spec.notices, *framework.notices(spec.workers, os.environ)):
             console.say(line)
         console.say(f"logs of the workers: {folder}")
@@ -59,14 +74,43 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         stack.callback(served.close)
         starter = Starter(spec, framework, incarnation, cwd, guard, selector, console.say)
         stack.callback(starter.close)
-        accounts = Accounts(journal, console.say)
+        around = Surroundings(guard, console, selector, starter, served, folder, incarnation)
+        return supervise(spec, around, journal).status
+
+
+def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish:
+    """
+    Run an agent in given surroundings.
+
+    :param spec: what it shall do
+    :param around: what it does it with
+    :param journal: where it writes down what happens
+    :return: how it ended
+    """
+    with ExitStack() as stack:
+        inbox = Inbox()
+        stack.callback(inbox.close)
+        output = Output(spec.logs, around.console)
+        stack.callback(output.close)
+        framework = environment(spec.framework)
+        accounts = Accounts(journal, around.console.say)
         group = WorkerGroup(
-            spec, framework, folder, starter, output, accounts, journal, selector, inbox.put, console.say
+            spec,
+            framework,
+            around.folder,
+            around.starter,
+            output,
+            accounts,
+            journal,
+            around.selector,
+            inbox.put,
+            around.console.say,
+            around.companion,
         )
         stack.callback(group.close)
         me = Identity(
             run_id=spec.run_id,
-            incarnation=incarnation,
+            incarnation=around.incarnation,
             host=socket.gethostname(),
             address=spec.local_addr,
             workers=spec.workers,
@@ -74,10 +118,23 @@ def run(spec: AgentSpec, guard: Guard) -> int:
             rank=spec.node_rank,
             whole_roster=framework.whole_roster(),
         )
-        session = Session(served.store, me.keys, spec.policy.lease_ttl, inbox.put)
+        session = Session(around.served.store, me.keys, spec.policy.lease_ttl, inbox.put)
         state = begin(me, spec.policy, group.ports, time.monotonic())
-        loop = Loop(spec, state, inbox, session, served, group, accounts, starter, guard, console, journal, selector)
-        signals = Signals(spec.signals, loop, selector)
+        loop = Loop(
+            spec,
+            state,
+            inbox,
+            session,
+            around.served,
+            group,
+            accounts,
+            around.starter,
+            around.guard,
+            around.console,
+            journal,
+            around.selector,
+        )
+        signals = Signals(spec.signals, loop, around.selector)
         stack.callback(signals.close)
         if not gc.isenabled():
             # What is loaded by now stays to the end: looked through again and again, at the exit too, it costs more
@@ -86,16 +143,17 @@ def run(spec: AgentSpec, guard: Guard) -> int:
             gc.enable()
         journal.write("agent started", host=me.host, address=me.address, workers=me.workers, command=spec.command.argv)
         session.start()
-        starter.warm_up()
+        around.starter.warm_up()
+        around.began(loop)
         finish = loop.run()
         accounts.close(group.steps)
         text = farewell(spec, finish, session)
         if text:
-            console.say(text)
+            around.console.say(text)
         journal.write(finish.event, status=finish.status, reason=text)
-        served.linger(me.keys, incarnation)
+        around.served.linger(me.keys, around.incarnation)
         session.close()
-        return finish.status
+        return finish
 
 
 def farewell(spec: AgentSpec, finish: Finish, session: Session) -> str:

@@ -37,6 +37,7 @@ class Starter:
         guard: Guard,
         selector: BaseSelector,
         say: Callable[[str], None],
+        late: frozenset[str] = frozenset(),
     ) -> None:
         self._spec = spec
         self._environment = environment
@@ -44,6 +45,7 @@ class Starter:
         self._guard = guard
         self._selector = selector
         self._say = say
+        self._further_late = late
         self._zygote: Zygote | None = None
         self._postponed = False
         self._said_cold = False
@@ -60,7 +62,7 @@ class Starter:
 
         Not before the first workers run if their script does not even mention it: they would only wait for the cores.
         """
-        if not self._spec.command.python or self._spec.preload == "none":
+        if not self._spec.command.python or self._spec.preload == "none" or self._zygote is not None:
             return
         if not self._spec.preload and self._spec.framework != "pytorch":
             return
@@ -107,7 +109,7 @@ class Starter:
         """Name the variables that differ between workers and rounds; a change of any other needs a fresh start."""
         ranks = identity(NOBODY, 0) | dict(self._environment.variables(NOBODY, 0, ""))
         told = (VARIABLE, NOTICE_VARIABLE, "CUDA_VISIBLE_DEVICES")
-        return frozenset((*ranks, *store_variables(self._spec.store, 1), *told))
+        return frozenset((*ranks, *store_variables(self._spec.store, 1), *told, *self._further_late))
 
     @property
     def waits(self) -> bool:

@@ -105,9 +105,9 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
             tls = (spec.cacert, spec.cert, spec.key)
             return EtcdStore(spec.endpoints, spec.user, spec.password, *tls, request_timeout=spec.request_timeout)
         case "embedded":
-            from lattice.stores.served import ServedStore
+            from lattice.stores.served import served_at
 
-            return ServedStore(spec.endpoints, secret(spec, run_id), spec.request_timeout)
+            return served_at(spec.endpoints, secret(spec, run_id), spec.request_timeout)
     known = "memory, etcd, embedded"
     raise UsageError(f"no store is called {spec.backend!r}. Set --rdzv_backend (LATTICE_RDZV_BACKEND) to {known}.")
 

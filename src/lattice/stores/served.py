@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from itertools import cycle
 
 from lattice.core.keyspace import Commit, Snapshot, Transaction
 from lattice.errors import StoreUnavailable, UsageError
@@ -11,7 +13,7 @@ from lattice.stores.served_line import Line, ServedWatch, connect
 from lattice.stores.served_server import StoreServer
 from lattice.stores.served_values import dump_transaction, load_commit, load_snapshot
 
-__all__ = ["ServedStore", "StoreServer"]
+__all__ = ["ServedStore", "StoreServer", "served_at"]
 
 
 class ServedStore:
@@ -19,20 +21,13 @@ class ServedStore:
     A store that another process serves. A sink runs in the thread that reads the connection: it may cancel its watch,
     but make no other call.
 
-    :param endpoints: hosts and ports, tried in turn
-    :param secret: what the server knows too
-    :param request_timeout: seconds after which a call without an answer fails
+    :param dial: makes a connection; called again when one is broken
     """
 
-    def __init__(self, endpoints: tuple[tuple[str, int], ...], secret: bytes, request_timeout: float = 2.0) -> None:
-        if not endpoints:
-            raise UsageError("no address of a store is given. Set --rdzv_endpoint HOST:PORT (LATTICE_RDZV_ENDPOINT).")
-        self._endpoints = endpoints
-        self._secret = secret
-        self._timeout = request_timeout
+    def __init__(self, dial: Callable[[], Line]) -> None:
+        self._dial = dial
         self._lock = threading.Lock()
         self._line: Line | None = None
-        self._next = 0
         self._closed = False
 
     def identity(self) -> str:
@@ -81,7 +76,25 @@ class ServedStore:
                 raise StoreUnavailable("the connection to the store is closed.")
             if self._line is not None and self._line.broken is None:
                 return self._line
-            host, port = self._endpoints[self._next % len(self._endpoints)]
-            self._next += 1
-            self._line = connect(host, port, self._secret, self._timeout)
+            self._line = self._dial()
             return self._line
+
+
+def served_at(endpoints: tuple[tuple[str, int], ...], secret: bytes, request_timeout: float = 2.0) -> ServedStore:
+    """
+    Open a store that is served at some address.
+
+    :param endpoints: hosts and ports, tried in turn
+    :param secret: what the server knows too
+    :param request_timeout: seconds after which a call without an answer fails
+    :raises UsageError: no address is given
+    """
+    if not endpoints:
+        raise UsageError("no address of a store is given. Set --rdzv_endpoint HOST:PORT (LATTICE_RDZV_ENDPOINT).")
+    turns = cycle(endpoints)
+
+    def dial() -> Line:
+        host, port = next(turns)
+        return connect(host, port, secret, request_timeout)
+
+    return ServedStore(dial)

@@ -149,28 +149,36 @@ class StoreServer:
     """
     Serves a memory store until closed. The store stays the caller's, who may use it directly meanwhile.
 
-    :param host: address or name to listen at, empty for all
+    :param host: address or name to listen at, empty for all; None to listen nowhere, for :meth:`adopt` alone
     :param port: port to listen on, 0 to have one chosen
     :param secret: what clients have to know
     :raises UsageError: if the address cannot be had
     """
 
-    def __init__(self, store: MemoryStore, host: str, port: int, secret: bytes) -> None:
+    def __init__(self, store: MemoryStore, host: str | None, port: int, secret: bytes) -> None:
         self._store = store
         self._secret = secret
-        self._listener = _listen(host, port)
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = None if host is None else _listen(host, port)
+        self.port: int = 0 if self._listener is None else self._listener.getsockname()[1]
         self._peers: dict[int, Peer] = {}
+        self._adopted: deque[socket.socket] = deque()
         self._dirty: deque[Peer] = deque()
         self._closed = False
         self._bell, self._button = socket.socketpair()
         self._selector = selectors.DefaultSelector()
-        for readable in (self._listener, self._bell, self._button):
-            readable.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        for end in (self._bell, self._button):
+            end.setblocking(False)
         self._selector.register(self._bell, selectors.EVENT_READ)
+        if self._listener is not None:
+            self._listener.setblocking(False)
+            self._selector.register(self._listener, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._serve, name="lattice-store", daemon=True)
         self._thread.start()
+
+    def adopt(self, connection: socket.socket) -> None:
+        """Serve one who is connected already, by a stream socket that is from now on the server's."""
+        self._adopted.append(connection)
+        self._ring()
 
     def close(self) -> None:
         """Close every connection and stop listening."""
@@ -183,12 +191,14 @@ class StoreServer:
             while not self._closed:
                 strangers = [peer for peer in self._peers.values() if not peer.trusted]
                 for key, events in self._selector.select(_patience(strangers)):
-                    if key.fileobj is self._listener:
+                    if self._listener is not None and key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj is self._bell:
                         self._bell.recv(4096)
                     elif (peer := self._peers.get(key.fd)) is not None:
                         self._attend(peer, events)
+                while self._adopted:
+                    self._welcome(self._adopted.popleft())
                 while self._dirty:
                     self._flush(self._dirty.popleft())
                 self._drop_slow_strangers()
@@ -196,19 +206,24 @@ class StoreServer:
             for peer in list(self._peers.values()):
                 self._drop(peer)
             self._selector.close()
-            for one in (self._listener, self._bell, self._button):
-                one.close()
+            for one in (self._listener, self._bell, self._button, *self._adopted):
+                if one is not None:
+                    one.close()
 
     def _accept(self) -> None:
+        assert self._listener is not None
         try:
             connection, _ = self._listener.accept()
         except OSError:
             return  # It gave up, or we are out of file descriptors: both pass.
-        connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # A machine that lost its power never says goodbye.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+        self._welcome(connection)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
         peer = Peer(connection, self._store, self._secret, self._wake)
         self._peers[connection.fileno()] = peer
         self._selector.register(connection, selectors.EVENT_READ)
