@@ -128,3 +128,23 @@ def own_group() -> bool:
 
 def has_torch() -> bool:
     return "torch" in sys.modules
+
+
+def log_a_little() -> None:
+    import logging
+
+    logger = logging.getLogger("mine")
+    logger.info("loss %s %s", 0.5, "\udcff", extra={"step": {3}})
+    logger.debug("not seen")
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        logger.exception("failed")
+
+
+def log_in_its_own_way() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.DEBUG, format="own %(levelname)s %(message)s")
+    logging.getLogger("mine").debug("fine")
+    logging.info("module")
