@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lattice.errors import ResultNotReturned, WorkerFailedError
+from lattice.errors import AgentFailedError, ResultNotReturned, WorkerFailedError
+from lattice.launching import parcel
 from lattice.launching.raised import StandIn
 from lattice.launching.remains import Nothing
 from lattice.launching.task import Task
@@ -114,6 +115,16 @@ def train():
     only_there.fail()
 import sys
 sys.path.remove({str(tmp_path)!r})
+def returns():
+    try:
+        train()
+    except Exception as error:
+        return [type(error)]
+try:
+    one(returns).value()
+except Exception as error:
+    assert type(error).__name__ == "ResultNotReturned", error
+    assert "rank 0 on here returned something that cannot be read here: ModuleNotFoundError" in str(error), error
 error = one(train).exception()
 assert type(error).__name__ == "Odd" and type(error).__module__ == "only_there", type(error)
 assert isinstance(error, LookupError) and str(error) == "strange"
@@ -155,9 +166,20 @@ def test_who_dies_leaves_nothing() -> None:
     assert (ended.code, ended.left) == (-signal.SIGSEGV, Nothing())
 
 
+def test_errors_of_ours_travel_too() -> None:
+    worker = WorkerFailedError(rank=3, host="a", pid=7, signal="SIGKILL", stderr="last words\n", out_of_memory=True)
+    agent = AgentFailedError("no agent on b: it cannot be reached.", host="b", stderr="refused")
+    for error in (worker, agent):
+        back = parcel.load(memoryview(parcel.dump(error).join()))
+        assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
+    assert str(worker).startswith("rank 3 on a (pid 7) was killed by SIGKILL, likely out of memory")
+    assert str(worker).endswith("last words")
+
+
 def test_a_result_that_cannot_be_pickled_is_named() -> None:
     ended, error = failed(unpicklable)
     assert isinstance(error, ResultNotReturned)
     assert "rank 0" in str(error)
     assert "_thread.lock" in str(error)
     assert b"cannot be sent back" in ended.stderr
+    assert b"Traceback" not in ended.stderr, "nothing of the function's"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 from typing import Any
 
 import pytest
 
-from lattice.errors import UsageError
+from lattice.errors import ResultNotReturned, UsageError
 from lattice.launching.remains import MARK, Nothing, leave_result, read
 from lattice.launching.task import Task
 from tests.launching.functions import has_torch, own_group, sum_of_ranks
@@ -50,6 +51,18 @@ def test_half_a_result_is_nothing(memory: int) -> None:
     os.pwrite(memory, bytes(MARK.size), 0)  # all is there but the mark
     assert read(memory) == Nothing()
     assert read(memoryview(b"")) == Nothing()
+
+
+def test_a_result_that_was_written_in_part_is_nothing(memory: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # the memory ends in the middle of it
+    try:
+        with pytest.raises(ResultNotReturned, match=r"rank 3 on here returned a value of type list .*too large"):
+            leave_result(memory, [b"x" * (4 << 20)], rank=3, host="here")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.fstat(memory).st_size == 1 << 20
+    assert read(memory) == Nothing()
 
 
 def test_results_are_read_without_a_copy_from_memory_that_came_from_elsewhere(memory: int) -> None:

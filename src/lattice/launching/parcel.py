@@ -9,7 +9,6 @@ made is known by its name.
 from __future__ import annotations
 
 import ctypes
-import io
 import os
 import pickle
 import struct
@@ -102,7 +101,7 @@ class Parcel:
         return b"".join(self._pieces)
 
 
-class _Heap(io.RawIOBase):
+class _Heap:
     """What a pickler writes to: keeps large bytes as they are, and knows when it becomes too much."""
 
     def __init__(self, what: str, limit: int) -> None:
@@ -112,6 +111,7 @@ class _Heap(io.RawIOBase):
         self._what, self._limit = what, limit
 
     def write(self, data: Any) -> int:
+        """Take a part of the pickle."""
         # A memoryview here is of memory that the pickler is about to free; bytes belong to the value.
         part = data if isinstance(data, bytes | bytearray) else bytes(data)
         self._count(len(part))
@@ -119,6 +119,7 @@ class _Heap(io.RawIOBase):
         return len(part)
 
     def take(self, buffer: pickle.PickleBuffer) -> None:
+        """Take a buffer that the pickle leaves out."""
         view = buffer.raw()
         self._count(view.nbytes)
         self.buffers.append(view)

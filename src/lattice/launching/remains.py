@@ -104,11 +104,13 @@ def leave_result(descriptor: int, value: object, *, rank: int, host: str) -> Non
     try:
         parts = parcel.dump(value, "it")
         _leave(descriptor, RESULT, parts)
-    except (NotPickled, TooLarge) as error:
-        advice = " Return something else, such as a state_dict or a path." if isinstance(error, NotPickled) else ""
+    except (NotPickled, TooLarge, OSError, MemoryError) as error:
+        reason = str(error) or "there is not enough memory"
+        advice = "" if isinstance(error, TooLarge) else ". Return something else, such as a state_dict or a path."
+        # Where in the pickling it happened helps nobody.
         raise ResultNotReturned(
-            f"rank {rank} on {host} returned a value of type {kind} that cannot be sent back: {error}{advice}"
-        ) from error.__cause__
+            f"rank {rank} on {host} returned a value of type {kind} that cannot be sent back: {reason}{advice}"
+        ) from None
 
 
 def leave_exception(descriptor: int, error: BaseException, *, rank: int, host: str) -> None:

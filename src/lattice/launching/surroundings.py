@@ -187,7 +187,4 @@ def _is_installed(path: str) -> bool:
         return True
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     library = f"python{sys.version_info.major}"
-    return any(
-        path == prefix or path.startswith((f"{prefix}/lib/{library}", f"{prefix}/lib64/{library}"))
-        for prefix in prefixes
-    )
+    return any(path.startswith((f"{prefix}/lib/{library}", f"{prefix}/lib64/{library}")) for prefix in prefixes)
