@@ -9,7 +9,6 @@ value would give neither, and fail at the first lock among their globals.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import linecache
 import os
@@ -117,8 +116,8 @@ def become_main(script: str, names: Mapping[str, object]) -> ModuleType:
     return before
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds modules whose source came along; the last that is asked."""
+class Finder:
+    """Finds and loads modules whose source came along; the last that is asked."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = dict(sources)
@@ -148,7 +147,14 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Compile the text as if it were read from the caller's file."""
         source = self._sources[fullname]
-        return self.source_to_code(source.text, source.path)
+        return compile(source.text, source.path, "exec", dont_inherit=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the text."""
+        exec(self.get_code(module.__name__), module.__dict__)
 
     def is_package(self, fullname: str) -> bool:
         """Tell whether a module has others in it."""
