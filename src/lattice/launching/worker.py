@@ -1,0 +1,144 @@
+"""The program of each worker of a launch: it runs one function and leaves the result, or the exception, behind."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+from lattice.errors import UsageError
+from lattice.launching import records, remains, task
+from lattice.launching.task import Task
+
+PAYLOAD = "LATTICE_LAUNCH_PAYLOAD"
+REMAINS = "LATTICE_LAUNCH_REMAINS"
+RECORDS = "LATTICE_LAUNCH_RECORDS"
+HOST = "LATTICE_LAUNCH_HOST"
+"""how the caller calls this host"""
+OURS = str(Path(__file__).resolve().parent)
+
+
+def main() -> int:
+    """
+    Run the task of this worker.
+
+    :return: its exit code: 0 if there is a result
+    """
+    # Taken out of the environment: programs that the function starts, launches among them, are not this worker.
+    payload, left, log = (os.environ.pop(name, "") for name in (PAYLOAD, REMAINS, RECORDS))
+    host = os.environ.pop(HOST, "") or os.uname().nodename
+    if not payload or not left:
+        print(f"{PAYLOAD} and {REMAINS} are not set: lattice.launch starts this program.", file=sys.stderr)
+        return UsageError.exit_code
+    rank = int(os.environ.get("LATTICE_RANK") or os.environ.get("RANK") or 0)
+    descriptor = os.open(left, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if log:
+            records.install(log)
+        todo = _open(payload)
+        formed = todo.backend is not None
+        if todo.backend is not None:
+            form_group(todo.backend, todo.timeout)
+        remains.leave_result(descriptor, todo.func(*todo.args, **todo.kwargs), rank=rank, host=host)
+    except BaseException as error:
+        return _fail(descriptor, error, rank, host)
+    finally:
+        os.close(descriptor)
+    if formed:
+        _end_group()
+    return 0
+
+
+def form_group(backend: str, timeout: float) -> None:
+    """
+    Form the process group of all workers.
+
+    :param backend: ``auto``: nccl where there are CUDA devices, else gloo; or what torch takes
+    :param timeout: seconds, of its collectives
+    :raises UsageError: there is no such backend here
+    """
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError as error:
+        raise UsageError(
+            f"backend={backend!r} forms a process group of torch, which {sys.executable} cannot import: {error}. "
+            "Install torch on this host, or give backend=None."
+        ) from error
+    if not dist.is_available():
+        raise UsageError("torch was built without distributed here: give backend=None, or install another torch.")
+    if backend == "auto":
+        backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    names = [part.rpartition(":")[2].strip().lower() for part in backend.split(",")]
+    here = [name for name in dist.Backend.backend_list if name != "undefined" and dist.is_backend_available(name)]
+    missing = [name for name in names if name not in here]
+    if missing:
+        raise UsageError(
+            f"backend={backend!r}: torch {torch.__version__} has no {', '.join(map(repr, missing))} on this host, but "
+            f"{', '.join(here)}. Give backend= one of these, 'auto', or None for no process group."
+        )
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+
+
+def _open(payload: str) -> Task:
+    descriptor = os.open(payload, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Private: what this worker writes into its arguments is its own, what it only reads it shares with the others.
+        image = mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+    finally:
+        os.close(descriptor)
+    try:
+        return task.unpack(memoryview(image))
+    except ImportError as error:
+        error.add_note(
+            f"The function and its arguments need a module that {sys.executable} does not find on this host. "
+            "Install it here, or have the project's folder on this host too."
+        )
+        raise
+
+
+def _end_group() -> None:
+    """Let go of the process group, unless the function did so; the result is safe by now, whatever comes."""
+    import torch.distributed as dist
+
+    try:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    except Exception:
+        traceback.print_exc()
+
+
+def _fail(descriptor: int, error: BaseException, rank: int, host: str) -> int:
+    error.__traceback__ = _without_ours(error.__traceback__)
+    code = remains.exit_code(error)
+    try:
+        remains.leave_exception(descriptor, error, rank=rank, host=host)
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(error, SystemExit):
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+        # Even an exit with 0 is a failure: others may wait for this worker, and there is no result.
+        return code or 1
+    if sys.excepthook is sys.__excepthook__:
+        # Prints the same, but knows lines whose file is not on this host too.
+        traceback.print_exception(error)
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+    return code or 1
+
+
+def _without_ours(shown: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames by which the function was reached."""
+    kept = shown
+    while kept is not None and kept.tb_frame.f_code.co_filename.startswith(OURS):
+        kept = kept.tb_next
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())

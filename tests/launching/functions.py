@@ -1,0 +1,150 @@
+"""What workers are made to run: a module of its own that imports next to nothing, as each of them imports it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+
+class Plain(Exception):
+    pass
+
+
+class Demanding(Exception):
+    def __init__(self, first: int, *, second: str) -> None:
+        super().__init__(f"{first}, {second}")
+        self.first, self.second = first, second
+
+
+class Late(OSError):
+    def __init__(self, path: str) -> None:
+        super().__init__(28, "no space", path)
+
+
+class Unruly(ValueError):
+    """Cannot be pickled at all."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("not me")
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class Ending(BaseException):
+    pass
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+def wrong_path() -> None:
+    try:
+        {}["key"]  # type: ignore[index]
+    except KeyError as error:
+        raise Plain("outer", 5) from error
+
+
+def group() -> None:
+    cause = Demanding(1, second="x")
+    raise ExceptionGroup("several", [cause, Plain("y"), ExceptionGroup("deeper", [Late("/tmp")])])
+
+
+def unruly() -> None:
+    raise Unruly("cannot travel")
+
+
+def locked() -> None:
+    raise Plain("with a lock", threading.Lock())
+
+
+def failing_with_note() -> None:
+    error = Plain("noted")
+    error.add_note("my note")
+    raise error
+
+
+def decoding() -> None:
+    b"\xff".decode()
+
+
+def deep(number: int) -> None:
+    if number:
+        deep(number - 1)
+    else:
+        raise Demanding(2, second="z")
+
+
+HARD = [wrong_path, group, unruly, locked, failing_with_note, decoding]
+
+
+def each_its_own() -> None:
+    HARD[int(os.environ["RANK"])]()
+
+
+def exit_with(code: Any) -> None:
+    sys.exit(code)
+
+
+def leave_at_once() -> None:
+    os._exit(0)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def unpicklable() -> Any:
+    return threading.Lock()
+
+
+def change(array: Any, tensor: Any) -> Any:
+    array[0] = 99
+    tensor[0] = 99
+    return array, tensor * 2
+
+
+def sum_of_ranks() -> Any:
+    import torch
+    import torch.distributed as dist
+
+    total = torch.tensor([float(dist.get_rank() + 1)])
+    dist.all_reduce(total)
+    return total, dist.get_backend(), dist.get_world_size()
+
+
+def own_group() -> bool:
+    import torch.distributed as dist
+
+    before = dist.is_initialized()
+    dist.destroy_process_group()
+    return before
+
+
+def has_torch() -> bool:
+    return "torch" in sys.modules
+
+
+def log_a_little() -> None:
+    import logging
+
+    logger = logging.getLogger("mine")
+    logger.info("loss %s %s", 0.5, "\udcff", extra={"step": {3}})
+    logger.debug("not seen")
+    try:
+        1 / 0  # noqa: B018
+    except ZeroDivisionError:
+        logger.exception("failed")
+
+
+def log_in_its_own_way() -> None:
+    import logging
+
+    logging.basicConfig(level=logging.DEBUG, format="own %(levelname)s %(message)s")
+    logging.getLogger("mine").debug("fine")
+    logging.info("module")
