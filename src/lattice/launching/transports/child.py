@@ -17,6 +17,7 @@ KEPT_STDERR = 32 * 1024
 KEPT_LINES = 100
 NOT_FOUND = 127
 STREAM_BUFFER = 1 << 20
+TIDY_UP_TIMEOUT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,10 @@ class Ending:
 
 
 class Plan(Protocol):
-    """What a transport knows about a child. Called in the child's own thread, except for explain()."""
+    """What a transport knows about a child. Called in the child's own thread, except for explain() and wake()."""
+
+    tidies_up: bool
+    """It ends what it started elsewhere when it gets SIGTERM. All others are killed, with their process group."""
 
     def command(self, stopped: threading.Event) -> Command | None:
         """Give the program, as soon as it may start; None if it was stopped before."""
@@ -92,12 +96,16 @@ class Child:
         return self._plan.explain(self._ending or Ending(0, self.stderr()))
 
     def kill(self) -> None:
-        """End it with all of its process group, reap it, close the descriptors. More than once is fine."""
+        """End it and what belongs to it, reap it, close the descriptors. More than once is fine."""
         with self._lock:
             self._stopped.set()
             if self._running is not None:
-                _kill_group(self._running)
+                self._end(self._running, signal.SIGTERM)
         self._plan.wake()
+        self._thread.join(TIDY_UP_TIMEOUT)
+        with self._lock:
+            if self._running is not None:
+                self._end(self._running, signal.SIGKILL)
         self._thread.join()
         if not self._closed:
             self._closed = True
@@ -159,7 +167,8 @@ class Child:
     def _reap(self, pid: int) -> int:
         with self._lock:
             # Until it is reaped the number stays its own, and its group's: what ssh started to get through ends here.
-            _kill_group(pid)
+            if not self._plan.tidies_up:
+                self._end(pid, signal.SIGKILL)
             self._running = None
             try:
                 result = os.waitid(os.P_PID, pid, os.WEXITED)
@@ -167,6 +176,15 @@ class Child:
                 return 1
         assert result is not None
         return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+    def _end(self, pid: int, number: int) -> None:
+        try:
+            if self._plan.tidies_up:
+                os.kill(pid, number)
+            else:
+                os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
 
     def _read(self, errors: int) -> bool:
         while True:
@@ -233,10 +251,3 @@ def _inheritable() -> list[int]:
         except OSError:
             pass  # closed by another thread, or that of the listing itself
     return found
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass

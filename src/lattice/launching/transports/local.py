@@ -27,6 +27,8 @@ class LocalTransport:
 
 
 class _Plan:
+    tidies_up = False
+
     def __init__(self, given: str, program: tuple[str, ...]) -> None:
         self._given = given
         self._program = program

@@ -27,6 +27,8 @@ OPTIONS = (
     "--export=ALL",
 )
 
+REMARKS = ("srun: cluster configuration lacks support for cpu binding",)
+
 
 class SrunTransport:
     """One step per node; the stream is the step's standard input and output, authenticated by SLURM."""
@@ -45,6 +47,9 @@ class SrunTransport:
 
 
 class _Plan:
+    # Two processes, one of which ends the step when the other is killed: with the group both would be gone at once.
+    tidies_up = True
+
     def __init__(self, given: str, srun: str, program: tuple[str, ...]) -> None:
         self._given = given
         self._srun = srun
@@ -54,7 +59,7 @@ class _Plan:
         return Command(arguments(self._srun, self._given, self._program), variables(os.environ))
 
     def line(self, text: str) -> bool:
-        return True
+        return not text.startswith(REMARKS)
 
     def ended(self, ending: Ending) -> bool:
         return False

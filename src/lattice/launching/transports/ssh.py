@@ -62,6 +62,8 @@ class SshTransport:
 
 
 class _Plan:
+    tidies_up = False
+
     def __init__(
         self, owner: SshTransport, given: str, program: tuple[str, ...], base: tuple[str, ...], doors: Doors
     ) -> None:
