@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lattice.launching.transports import NodeProcess, transport
+from lattice.launching.transports import NodeProcess, ssh, transport
 from lattice.process.guard import read_processes
 from tests.launching.transports.sshd import Server, free_port, make_key, server
 from tests.launching.transports.stream import (
@@ -28,6 +28,8 @@ from tests.launching.transports.stream import (
 )
 from tests.waiting import eventually
 
+WAITS = (sys.executable, "-c", "import os, sys\nos.write(1, b'%9d' % os.getpid())\nsys.stdin.read()")
+QUICK = ("ServerAliveInterval=1", "ServerAliveCountMax=2")
 ANY_BYTES = bytes(range(256)) + b"\n~.\r\n\x00\xff\x04\x03~?" * 3
 
 
@@ -72,8 +74,7 @@ def test_any_bytes_and_much_of_them_in_both_directions(config: Path) -> None:
 
 
 def test_the_far_end_ends_with_its_stream(sshd: Server, config: Path) -> None:
-    program = (sys.executable, "-c", "import os, sys\nos.write(1, b'%9d' % os.getpid())\nsys.stdin.read()")
-    process = start(config, program=program)
+    process = start(config, program=WAITS)
     pid = int(read_exactly(process, 9))
     assert alive(pid)
     process.kill()
@@ -126,6 +127,56 @@ def test_a_killed_sshd_is_seen(sshd: Server, config: Path) -> None:
         assert "connection was lost" in process.diagnose()
     finally:
         process.kill()
+
+
+def test_a_far_end_that_falls_silent_is_seen(sshd: Server, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "OPTIONS", (*QUICK, *ssh.OPTIONS))  # the first of two counts
+    process = start(config)
+    try:
+        assert greeted(process)
+        for pid in sshd.descendants():
+            os.kill(pid, signal.SIGSTOP)
+        assert ended(process) == 255
+        assert "connection was lost: no answer" in process.diagnose()
+    finally:
+        process.kill()
+        for pid in sshd.descendants():
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_launcher_leaves_nothing(sshd: Server, config: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from tests.launching.transports.test_ssh import WAITS, Path, start\n"
+        "process = start(Path(sys.argv[1]), program=WAITS)\n"
+        "print(os.read(process.stdout, 9).decode(), flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(config)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert said.returncode == -signal.SIGKILL, said.stderr
+    gone(int(said.stdout))
+    eventually(lambda: not sshd.descendants())
+
+
+@pytest.mark.parametrize("chosen", ["ecdh-sha2-nistp256", None])
+def test_a_key_exchange_that_the_user_chose_is_kept(sshd: Server, tmp_path: Path, chosen: str | None) -> None:
+    config = tmp_path / "config"
+    config.write_text(sshd.host_block("node", **({"KexAlgorithms": chosen} if chosen else {})))
+    process = start(config)
+    try:
+        assert greeted(process)
+        words = Path(f"/proc/{local_end(process)}/cmdline").read_bytes().decode().split("\0")
+    finally:
+        process.kill()
+    usual = ssh.settings(("ssh", "-F", "none"), ("localhost",))["kexalgorithms"]
+    ours = f"KexAlgorithms={ssh.FAST_EXCHANGE}" in words
+    assert ours == (chosen is None and usual.startswith(ssh.SLOW_EXCHANGE))
 
 
 def test_nothing_but_the_program_is_on_a_command_line(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
