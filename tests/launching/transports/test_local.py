@@ -11,6 +11,7 @@ import pytest
 
 from lattice.launching.transports import NODE_MODULE, NodeProcess, node_program, transport
 from tests.launching.transports.stream import ECHO, ended, gone, greeted, host, read_exactly, there_and_back, verdict
+from tests.waiting import eventually
 
 
 def start(*program: str) -> NodeProcess:
@@ -109,6 +110,14 @@ def test_no_lattice() -> None:
 
 def test_an_end_without_a_word() -> None:
     assert "ended without a word" in verdict(start(*python("")))
+
+
+def test_no_word_so_far() -> None:
+    process = start(*python("import sys\nsys.stderr.write('thinking')\nsys.stderr.flush()\nsys.stdin.read()"))
+    eventually(lambda: process.stderr() == "thinking")
+    assert process.poll() is None
+    assert process.diagnose().startswith(f"localhost: no word from {sys.executable} so far: thinking. Is that machine")
+    process.kill()
 
 
 def test_the_program_of_a_node() -> None:

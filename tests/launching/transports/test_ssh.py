@@ -92,6 +92,17 @@ def test_the_program_s_exit_code_and_errors_arrive(config: Path) -> None:
     assert said == f"node: {sys.executable} ended with exit code 1: oh no."
 
 
+def test_a_program_that_sounds_like_ssh_is_not_started_again(config: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        f"open({str(tmp_path / 'starts')!r}, 'a').write('x')\n"
+        "sys.stderr.write('kex_exchange_identification')\n"
+        "sys.exit(255)"
+    )
+    verdict(start(config, program=(sys.executable, "-c", script)))
+    assert (tmp_path / "starts").read_text() == "x"
+
+
 def test_standard_error_is_kept_in_part_and_never_blocks(config: Path) -> None:
     script = (
         "import os\nfor i in range(20000): os.write(2, b'line %d of many to fill a pipe\\n' % i)\nos.write(1, b'hello')"
@@ -164,7 +175,7 @@ def test_a_killed_launcher_leaves_nothing(sshd: Server, config: Path) -> None:
     eventually(lambda: not sshd.descendants())
 
 
-@pytest.mark.parametrize("chosen", ["ecdh-sha2-nistp256", None])
+@pytest.mark.parametrize("chosen", ["sntrup761x25519-sha512@openssh.com", None])
 def test_a_key_exchange_that_the_user_chose_is_kept(sshd: Server, tmp_path: Path, chosen: str | None) -> None:
     config = tmp_path / "config"
     config.write_text(sshd.host_block("node", **({"KexAlgorithms": chosen} if chosen else {})))

@@ -36,7 +36,7 @@ class NodeProcess(Protocol):
         """Give how the local end ended, negative for a signal; None while it is being started or runs."""
 
     def diagnose(self) -> str:
-        """Say why there is no node, after an end without a word from the program: facts, then what to do."""
+        """Say why there is no word from the program, after an end or a wait that was too long: facts, then a step."""
 
     def kill(self) -> None:
         """End the local end, reap it and close the descriptors; the far end ends because its stream does."""

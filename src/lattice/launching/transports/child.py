@@ -30,10 +30,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a child ended."""
+    """How a child ended, or how far it has come."""
 
-    status: int
-    """Its exit code, or a signal's number, negative."""
+    status: int | None
+    """Its exit code, or a signal's number, negative; None if it has not ended."""
     stderr: str
 
 
@@ -53,7 +53,7 @@ class Plan(Protocol):
         """See the end, and tell whether to start it once more."""
 
     def explain(self, ending: Ending) -> str:
-        """Say in words what an end without a word from the program means."""
+        """Say in words why there is no word from the program."""
 
     def wake(self) -> None:
         """Let command() notice that it was stopped."""
@@ -93,7 +93,7 @@ class Child:
 
     def diagnose(self) -> str:
         """Say why there is no node: facts, then what to do."""
-        return self._plan.explain(self._ending or Ending(0, self.stderr()))
+        return self._plan.explain(self._ending or Ending(None, self.stderr()))
 
     def kill(self) -> None:
         """End it and what belongs to it, reap it, close the descriptors. More than once is fine."""

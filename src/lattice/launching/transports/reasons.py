@@ -188,6 +188,11 @@ def of_program(given: str, program: Sequence[str], ending: Ending) -> str:
     :param program: its command
     :param ending: how it ended
     """
+    if ending.status is None:
+        return (
+            f"{given}: no word from {program[0]} so far{_last(ending.stderr, '')}. Is that machine overloaded, or does"
+            " its login shell wait for something?"
+        )
     if ending.status in (NOT_FOUND, NOT_EXECUTABLE):
         return _no_python(given, program, ending.stderr.splitlines()[-1] if ending.stderr else "not found")
     match = re.search(r"No module named '?(?P<module>[\w.]+)'?", ending.stderr)
@@ -217,6 +222,6 @@ def _no_python(given: str, program: Sequence[str], why: str) -> str:
     )
 
 
-def _last(stderr: str) -> str:
+def _last(stderr: str, nothing: str = ", and said nothing") -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
-    return f": {lines[-1].strip().rstrip('.')}" if lines else ", and said nothing"
+    return f": {lines[-1].strip().rstrip('.')}" if lines else nothing

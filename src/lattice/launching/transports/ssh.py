@@ -11,7 +11,7 @@ from pathlib import Path
 from lattice.launching.hosts import Address, HostSpec, parse_address
 from lattice.launching.transports.child import Child, Command, Ending
 from lattice.launching.transports.doors import Doors
-from lattice.launching.transports.reasons import TURNED_AWAY, of_ssh, of_ssh_kind
+from lattice.launching.transports.reasons import SSH_FAILED, TURNED_AWAY, of_ssh, of_ssh_kind
 
 CONNECT_TIMEOUT = 10
 ALIVE_INTERVAL = 3
@@ -102,11 +102,14 @@ class _Plan:
         return not text.startswith(CHATTER)
 
     def ended(self, ending: Ending) -> bool:
+        # Once it is through the program may have read from the stream: then there is no second beginning.
+        knocked = self._inside
         self._through()
-        if self._tries >= TRIES or of_ssh_kind(ending.stderr) != TURNED_AWAY:
+        if not knocked or self._door is None or self._tries >= TRIES:
             return False
-        if self._door is not None:
-            self._doors.narrow(self._door)
+        if ending.status != SSH_FAILED or of_ssh_kind(ending.stderr) != TURNED_AWAY:
+            return False
+        self._doors.narrow(self._door)
         return True
 
     def explain(self, ending: Ending) -> str:
