@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DONE := $(VENV)/done
-APT := etcd-server etcd-client iproute2 util-linux openssl procps make
+APT := etcd-server etcd-client iproute2 util-linux openssl procps make openssh-client openssh-server munge slurmctld slurmd slurm-client
 
 .PHONY: help demo test system check docs soak bench wheel release build upload clean
 

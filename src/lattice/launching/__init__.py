@@ -1,1 +1,1 @@
-"""Runs a function on many hosts: agents that are started through a transport, and what travels to and from them."""
+"""Runs a function on many hosts and brings its results back."""
