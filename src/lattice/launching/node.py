@@ -1,0 +1,232 @@
+"""The program on each host of a launch: an agent whose store, payload, results and logs travel over its own stdio."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import queue
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from selectors import DefaultSelector
+from typing import Any
+
+from lattice import __version__
+from lattice.agent.run import Surroundings, supervise
+from lattice.agent.serving import RunStore
+from lattice.agent.starting import Starter
+from lattice.core.spec import AgentSpec, Command, LogSpec, NodeRange, Policy, StoreSpec
+from lattice.environments import environment
+from lattice.errors import LatticeError
+from lattice.launching.channel import BrokenChannelError, Channel, Kind
+from lattice.launching.forwarding import LATE, Forwarder
+from lattice.launching.tunnel import StoreTunnel
+from lattice.launching.variables import source_file
+from lattice.process.devices import count
+from lattice.process.spawning import Guard
+from lattice.stores.served import ServedStore
+from lattice.telemetry.console import Console
+from lattice.telemetry.journal import Journal
+
+BEAT = 1.0
+"""seconds between two signs of life"""
+SILENCE = 20.0
+"""seconds without a sign of the launcher after which there is none; its interpreter may be busy for a while"""
+
+
+class Node:
+    """One host's part in one run after another, until the launcher is gone."""
+
+    def __init__(self, channel: Channel, guard: Guard) -> None:
+        self._channel = channel
+        self._guard = guard
+        self._heard = time.monotonic()
+        self._settings: dict[str, Any] = {}
+        self._payload = -1
+        self._begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._tunnel = StoreTunnel(channel)
+        self._folder = Path(tempfile.mkdtemp(prefix="lattice-launch-"))
+        self._selector = DefaultSelector()
+        self._console = Console(2, 2)
+        self._forwarder: Forwarder | None = None
+        self._starter: Starter | None = None
+        self._starter_for = ""
+        self._token = os.urandom(8).hex()
+
+    def serve(self) -> None:
+        """Run what the launcher asks for; ends with the process, at once when the launcher is gone."""
+        self._channel.announce()
+        self._channel.tell(
+            Kind.HELLO,
+            lattice=__version__,
+            python=platform.python_version(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            address=own_address(),
+        )
+        threading.Thread(target=self._listen, name="launcher", daemon=True).start()
+        threading.Thread(target=self._watch, name="alive", daemon=True).start()
+        while True:
+            self._begun.get()
+            try:
+                self._run(self._settings)
+            except BrokenChannelError:
+                self._leave()
+            except LatticeError as error:
+                self._channel.tell(Kind.FINISHED, status=error.exit_code, message=str(error), outcome=None)
+
+    def _listen(self) -> None:
+        for kind, body in self._channel.receive():
+            self._heard = time.monotonic()
+            match kind:
+                case Kind.SETTINGS:
+                    self._settings = json.loads(body)
+                    self._open_payload(self._settings["payload"])
+                case Kind.PAYLOAD:
+                    os.write(self._payload, body)
+                case Kind.BEGIN:
+                    self._begun.put(True)
+                case Kind.STORE:
+                    self._tunnel.received(body)
+                case Kind.STOP:
+                    # Heard by the agent as any goodbye is: the first leaves time, the second does not.
+                    for _ in range(2 if json.loads(body)["hurry"] else 1):
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        time.sleep(0.01)
+                case _:
+                    pass
+        self._leave()
+
+    def _watch(self) -> None:
+        while time.monotonic() < self._heard + SILENCE:
+            try:
+                self._channel.send(Kind.ALIVE)
+            except BrokenChannelError:
+                break
+            time.sleep(BEAT)
+        self._leave()
+
+    def _leave(self) -> None:
+        """End now: the guard ends the workers and all that they started."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os._exit(1)
+
+    def _open_payload(self, path: str) -> None:
+        if self._payload >= 0:
+            os.close(self._payload)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        self._payload = os.open(path, flags) if path else os.memfd_create("lattice-payload", os.MFD_CLOEXEC)
+
+    def _run(self, settings: dict[str, Any]) -> None:
+        os.environ.update(self._variables(settings))
+        cwd = settings["cwd"] if Path(settings["cwd"]).is_dir() else str(Path.home())
+        os.chdir(cwd)
+        spec = agent_spec(settings, str(self._folder))
+        starter = self._starter_of(spec, cwd, settings)
+        folder = self._folder / spec.run_id
+        if self._forwarder is not None:
+            self._forwarder.forget()
+        forwarder = Forwarder(self._channel, folder, self._payload, settings["name"], local=bool(settings["payload"]))
+        self._forwarder = forwarder
+        store = ServedStore(lambda: self._tunnel.dial(bytes.fromhex(settings["secret"])))
+        incarnation = os.urandom(8).hex()
+        around = Surroundings(
+            self._guard,
+            self._console,
+            self._selector,
+            starter,
+            RunStore(store),
+            folder,
+            incarnation,
+            forwarder,
+        )
+        finish = supervise(spec, around, Journal("", run=spec.run_id, node=incarnation))
+        forwarder.close()
+        outcome = finish.outcome
+        self._channel.tell(
+            Kind.FINISHED,
+            status=finish.status,
+            message=finish.message,
+            outcome=json.loads(outcome.encode()) if outcome else None,
+        )
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _variables(self, settings: dict[str, Any]) -> dict[str, str]:
+        variables: dict[str, str] = settings["variables"]
+        if settings["env_file"]:
+            variables, said = source_file({**os.environ, **variables}, settings["env_file"])
+            if said:
+                self._console.say(said)
+        return variables
+
+    def _starter_of(self, spec: AgentSpec, cwd: str, settings: dict[str, Any]) -> Starter:
+        """Keep what is warm from one run to the next, if it is still what is needed."""
+        wanted = json.dumps([cwd, settings["variables"], spec.workers, spec.framework, spec.preload], sort_keys=True)
+        if self._starter is None or self._starter_for != wanted:
+            if self._starter is not None:
+                self._starter.close()
+            framework = environment(spec.framework)
+            self._starter = Starter(
+                spec, framework, self._token, cwd, self._guard, self._selector, self._console.say, LATE
+            )
+            self._starter_for = wanted
+        return self._starter
+
+
+def agent_spec(settings: dict[str, Any], folder: str) -> AgentSpec:
+    """Give what an agent of a launch shall do."""
+    wanted = settings["workers"]
+    workers = wanted if isinstance(wanted, int) else count(wanted, os.environ)
+    minimum, maximum = settings["nodes"]
+    argv = (sys.executable, "-m", "lattice.launching.worker")
+    return AgentSpec(
+        run_id=settings["run_id"],
+        command=Command(argv, "a function", python=True),
+        policy=Policy(
+            NodeRange(minimum, maximum),
+            max_restarts=settings["max_restarts"],
+            join_timeout=settings["timeout"],
+            last_call=settings["last_call"],
+            store_grace=SILENCE,
+        ),
+        workers=workers,
+        framework=settings["framework"],
+        node_rank=settings["index"],
+        local_addr=settings["address"] or own_address(),
+        store=StoreSpec(backend="launch"),
+        logs=LogSpec(directory=folder, redirects=((None, 3),)),
+        preload=settings["preload"],
+        signals=(signal.SIGTERM, signal.SIGINT),
+        shutdown_timeout=settings["shutdown_timeout"],
+    )
+
+
+def own_address() -> str:
+    """Tell under which address the other hosts reach this one: the one by which the launcher did."""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    if len(words) == 4:
+        return words[2]
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def main() -> None:
+    """Take over standard input and output, and serve."""
+    read, write = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)  # nothing that prints may come between the messages
+    os.close(null)
+    Node(Channel(read, write), Guard()).serve()
+
+
+if __name__ == "__main__":
+    main()
