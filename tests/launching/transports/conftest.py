@@ -1,0 +1,7 @@
+"""Transports leave nothing behind."""
+
+from __future__ import annotations
+
+from tests.leaks import no_leaks
+
+__all__ = ["no_leaks"]
