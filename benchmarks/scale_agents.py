@@ -19,6 +19,7 @@ from collections import Counter, deque
 from typing import Any
 
 from benchmarks.scale_floor import Floor
+from lattice.agent.inbox import merged
 from lattice.agent.session import Session, SessionConnected
 from lattice.core import rendezvous
 from lattice.core.events import (
@@ -76,6 +77,7 @@ class Host:
 
     def run(self) -> None:
         """Take orders and events until told to end."""
+        say(ready=True)
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
             patience = None if not self.moments else max(self.moments[0][0] - time.monotonic(), 0.0)
@@ -93,8 +95,8 @@ class Host:
                     agent.events.append(event)
                     touched[id(agent)] = agent
             for agent in touched.values():
-                while agent.events:
-                    self._handle(agent, agent.events.popleft())
+                for event in merged(agent.events):
+                    self._handle(agent, event)
             self._tick()
 
     def _listen(self) -> None:
@@ -156,10 +158,9 @@ class Host:
                 case _:
                     agent.session.perform(effect, agent.epoch)
         moment = None if agent.over else rendezvous.deadline(agent.state)
-        if moment is not None:
-            if moment != agent.moment:
-                agent.moment = moment
-                heapq.heappush(self.moments, (moment, agent.number))
+        if moment is not None and moment != agent.moment:
+            agent.moment = moment
+            heapq.heappush(self.moments, (moment, agent.number))
 
 
 def say(**facts: Any) -> None:

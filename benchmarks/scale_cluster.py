@@ -66,6 +66,7 @@ class Cluster:
         sizes = {LEADER: 1, ONE: 1, TENTH: tenth} | {f"rest {number}": count for number, count in enumerate(shares)}
         self.hosts = {name: self._spawn(name, count) for name, count in sizes.items() if count}
         self._observer = EtcdStore((self._address,), request_timeout=REQUEST_TIMEOUT)
+        self._hear("ready", True)
 
     def _spawn(self, name: str, count: int) -> Host:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

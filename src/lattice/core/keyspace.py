@@ -71,6 +71,8 @@ class Snapshot:
 
     items: tuple[KeyValue, ...]
     revision: int
+    identity: str = ""
+    """the name of the data that it was read from"""
 
 
 @dataclass(frozen=True, slots=True)

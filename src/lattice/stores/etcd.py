@@ -57,7 +57,7 @@ class EtcdStore:
             KeyValue(kv.key.decode(errors="replace"), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
             for kv in response.kvs
         ]
-        return Snapshot(tuple(items), response.header.revision)
+        return Snapshot(tuple(items), response.header.revision, f"{response.header.cluster_id:x}")
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
