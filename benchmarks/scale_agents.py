@@ -8,6 +8,7 @@ answered at once, and the agents of one process share one loop and one interpret
 
 from __future__ import annotations
 
+import gc
 import heapq
 import json
 import os
@@ -77,6 +78,8 @@ class Host:
 
     def run(self) -> None:
         """Take orders and events until told to end."""
+        # What many agents make in one process would be looked through as often as if it were one agent's.
+        gc.disable()
         say(ready=True)
         threading.Thread(target=self._listen, daemon=True).start()
         while True:

@@ -18,7 +18,8 @@ from lattice.core.records import Keys, LeaderRecord
 from lattice.errors import LatticeError
 from lattice.stores.etcd import EtcdStore
 
-LEASE_TTL = 5.0
+LEASE_TTL = 15.0
+"""three times the default: the keepalives of all nodes come from the cores on which etcd runs, and are not the point"""
 REQUEST_TIMEOUT = 20.0
 """more than an agent's: here all clients and etcd share two cores, and a slow answer must not become another try"""
 HEAD_START = 0.1
@@ -100,7 +101,7 @@ class Cluster:
         began = time.monotonic()
         for host in self.hosts.values():
             self._tell(host, do="floor", what=what, count=host.count)
-        return max(self._hear("floor", what).values()) - began
+        return float(max(self._hear("floor", what).values())) - began
 
     def prepare(self, minimum: int) -> None:
         """Make the agents, which do nothing yet."""
@@ -208,7 +209,7 @@ class Lapses:
 
     def __init__(self, store: EtcdStore, incarnations: tuple[str, ...]) -> None:
         keys = Keys(RUN)
-        prefix = keys.node(os.path.commonprefix(incarnations) if len(incarnations) > 1 else incarnations[0])
+        prefix = keys.node(MARK if len(incarnations) > 1 else incarnations[0])
         self._left = {keys.node(incarnation) for incarnation in incarnations}
         self._done = threading.Event()
         self.moments: list[float] = []

@@ -101,7 +101,11 @@ class Stage:
             before = self._read()
             seconds = agents.floor(what)
             self.result.floors[what] = (seconds, self._read().since(before))
-            progress(f"{nodes} nodes: floor, {what}: {seconds:.2f} s")
+            cost = self.result.floors[what][1]
+            progress(
+                f"{nodes} nodes: floor, {what}: {seconds:.2f} s, CPU etcd {cost.etcd_cpu:.2f} clients "
+                f"{cost.agents_cpu + cost.leader_cpu:.2f}"
+            )
         agents.floor("leave")
         agents.prepare(minimum=max(nodes // 2, 1))
         before = self._read()
@@ -140,10 +144,10 @@ class Stage:
         phase = Phase(name, self._agents.nodes, seconds, cost, lapse, self._leader_known)
         self.result.phases.append(phase)
         methods = ", ".join(f"{method} {count:.0f}" for method, count in sorted(cost.requests.items()))
+        cpu = f"etcd {cost.etcd_cpu:.2f} leader {cost.leader_cpu:.2f} others {cost.agents_cpu:.2f}"
         progress(
-            f"{phase.nodes} nodes: {name}: {seconds:.2f} s (+ {lapse:.2f} s lapse), CPU etcd {cost.etcd_cpu:.2f} leader "
-            f"{cost.leader_cpu:.2f} others {cost.agents_cpu:.2f}; {methods}; events {cost.events:.0f}, "
-            f"{cost.received / 1e3:.0f} kB in, {cost.sent / 1e3:.0f} kB out"
+            f"{phase.nodes} nodes: {name}: {seconds:.2f} s (+ {lapse:.2f} s lapse), CPU {cpu}; {methods}; "
+            f"events {cost.events:.0f}, {cost.received / 1e3:.0f} kB in, {cost.sent / 1e3:.0f} kB out"
         )
 
     def _read(self) -> Reading:

@@ -26,17 +26,19 @@ FIRST_ROUND_RATIO = 2.0
 """times bare registration that a first round may take"""
 REFORM = 1.0
 """seconds to the next round once the lease of one node has lapsed"""
-COMPARED = {TOGETHER: "register", FIRST: "register"} | dict.fromkeys((LAPSE, GOODBYE, TENTH_LOST, LEADER_LOST), "again")
+COMPARED = {TOGETHER: "register", FIRST: "register"} | dict.fromkeys((LAPSE, GOODBYE, TENTH_LOST, LEADER_LOST), "write")
 """which floor a phase is compared with"""
 NOTES = """\
-- *floor*: the same number of the same clients, in as many processes, without Lattice around them. For a first round each connects, makes
-  a lease and writes one key under it (*register*); for a later round each writes one key and reads one on the connection that it has
-  (*write* + *read*): less cannot tell all nodes about a round and hear that all have left the last.
-- *s*: until the last agent had started its workers of the new round. Where leases lapse, from the moment at which the last one did;
-  *lapse* is what passed before, from the loss on (`lease_ttl` is 5 s, and etcd looks every half second).
-- *calls*: that clients began at etcd, keepalives not counted. *log*: entries in etcd's log. *events*: messages on watches. CPU in seconds.
-- The agents are simulated: protocol, session and etcd client are the real ones, each agent has its own connection, watch and threads. There are
-  no workers, and the agents of one process share a loop. All of them run on the cores on which etcd runs: a real cluster brings its own.
+- *floor*: the same number of the same clients, in as many processes, without Lattice around them. For a first round
+  each connects, makes a lease and writes one key under it (*register*); for a later round each writes one key on the
+  connection that it has (*write*): less cannot tell that all nodes have left the last round.
+- *s*: until the last agent had started its workers of the new round. Where leases lapse, from the moment at which the
+  last one did; *lapse* is what passed before, from the loss on (here leases last 15 s; etcd looks every half second).
+- *calls*: that clients began at etcd, keepalives not counted. *log*: entries in etcd's log. *events*: messages on
+  watches. CPU in seconds, keepalives and all else that went on meanwhile included.
+- The agents are simulated: protocol, session and etcd client are the real ones, each agent has its own connection,
+  watch and threads. There are no workers, and the agents of one process share a loop. All of them run on the cores on
+  which etcd runs: a real cluster brings its own.
 - *leader*: its process, alone. Unknown ("–") where another agent led.
 - Every round had lasted 10 s before something was done to it.\
 """  # noqa: RUF001
@@ -49,8 +51,8 @@ def document(results: list[Result], loads: tuple[str, str], took: float) -> str:
         len({result.nodes for result in results}), 1
     )
     facts = [
-        f"{today}, `python -m benchmarks.scale`, {took / 60:.0f} minutes, {max(tries, 1)} tries (medians), load of the machine "
-        f"{loads[0]} at the beginning, {loads[1]} at the end (the benchmark's own included)",
+        f"{today}, `python -m benchmarks.scale`, {took / 60:.0f} minutes, tries: {max(tries, 1)} (medians), load of "
+        f"the machine {loads[0]} at the beginning, {loads[1]} at the end (the benchmark's own included)",
         *report.machine(),
     ]
     troubles = [trouble for result in results for trouble in result.troubles]
@@ -143,8 +145,6 @@ def _middle(phases: list[Phase], value: Callable[[Phase], float]) -> float:
 
 
 def _floor(results: Iterable[Result], nodes: int, what: str) -> float:
-    """Give the median of a floor; "again" is a write and a read."""
-    if what == "again":
-        return _floor(results, nodes, "write") + _floor(results, nodes, "read")
+    """Give the median of a floor."""
     found = [result.floors[what][0] for result in results if result.nodes == nodes and what in result.floors]
     return median(found) if found else 0.0

@@ -76,7 +76,12 @@ def _check_budget(monitor: Monitor, old: RoundRecord, new: RoundRecord) -> None:
 
 def check_haste(monitor: Monitor, writer: str, old: RoundRecord | None, new: RoundRecord) -> None:
     """After a short round that ended for free the next one waits, unless newcomers were let in."""
-    if old is None or new.restarts > old.restarts or monitor.cluster.plan.spike or (old.planned and not monitor.lost(old)):
+    if (
+        old is None
+        or new.restarts > old.restarts
+        or monitor.cluster.plan.spike
+        or (old.planned and not monitor.lost(old))
+    ):
         return
     (sealer, sealed), (stopper, stopped) = monitor.sealed, monitor.stopped
     leader = next(agent for agent in monitor.cluster.agents if agent.name == writer)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
 
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 from lattice.core.records import FailureRecord, ReportRecord, RoundRecord
 from lattice.core.state import Seen
 from lattice.core.topology import RosterEntry

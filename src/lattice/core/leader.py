@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import replace
 
 from lattice.core import publishing
+from lattice.core.dataclass import replace
 from lattice.core.events import Note
 from lattice.core.incident import Verdict, judge, listed
 from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
 from lattice.core.state import Leading, Move, Seen, State
-from lattice.core.topology import Candidate, RosterEntry, assign, borders, choose, parts
+from lattice.core.topology import Candidate, RosterEntry, assign, borders, choose, moved, parts
 
 SHORT = 10.0
 """a round that lasted less makes the next one wait, unless a plain worker failure ended it"""
@@ -130,6 +130,8 @@ def _refill(state: State, claim: RoundRecord) -> Move | None:
         parts=borders(cut),
         lost=() if complete else (UNKNOWN,),
         planned=False,
+        follows=0,
+        moved=(),
     )
     state, effects = publishing.publish(state, current, cut, previous=None)
     text = f"round {current.number} written anew into the emptied store"
@@ -329,6 +331,9 @@ def _form(
         return replace(state, told=text), (Note("last call", text, {"round": number, "nodes": len(ready)}),)
     entries = assign(choose(ready, bounds.maximum))
     cut = parts(entries)
+    # Where most stay what they are it is enough to name the others.
+    others = moved(leading.roster, entries)
+    follows = leading.number if len(others) < len(entries) // 4 else 0
     first = entries[0]
     record = RoundRecord(
         number=number,
@@ -341,6 +346,8 @@ def _form(
         world=sum(entry.workers for entry in entries),
         parts=borders(cut),
         rebinds=rebinds,
+        follows=follows,
+        moved=others if follows else (),
     )
     fast = short_rounds if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, roster=(), sealed_at=state.now, ended_at=None, patient=False)

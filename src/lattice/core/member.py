@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lattice.core import publishing
+from lattice.core.dataclass import replace
 from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
 from lattice.core.spec import NodeRange
-from lattice.core.state import Move, State, Workers, lease_of, write
-from lattice.core.topology import Assignment
-
+from lattice.core.state import Move, Place, State, Workers, lease_of, write
+from lattice.core.topology import Assignment, RosterEntry
 
 EAGER = 8
 """nodes that try to lead at once when nobody does"""
@@ -282,10 +281,9 @@ def campaign(state: State) -> Move | None:
         return None
     if state.leaderless is not None and state.now < state.leaderless + turn(state):
         return None
-    state = replace(state, tried=state.view.revision)
     put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
     guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))
-    return write(state, "leader", Transaction((put,), guards))
+    return write(replace(state, tried=state.view.revision), "leader", Transaction((put,), guards))
 
 
 def widen(state: State) -> Move | None:
@@ -325,6 +323,8 @@ def follow_round(state: State) -> Move | None:
     if state.place is None or state.place.number != current.number:
         if "roster" in state.pending:
             return None
+        if (entry := _kept(state, current)) is not None:
+            return replace(state, place=Place(current.number, entry)), ()
         whole, part = state.me.whole_roster, current.part_of(state.me.incarnation)
         key = state.keys.rosters(current.number) if whole else state.keys.roster(current.number, part)
         asked = replace(state, pending=state.pending | {"roster"}, reading=state.uuid)
@@ -332,6 +332,16 @@ def follow_round(state: State) -> Move | None:
     if state.place.entry is None:
         return _wait_as_spare(state, current)
     return _start(state, current, run.record)
+
+
+def _kept(state: State, current: RoundRecord) -> RosterEntry | None:
+    """Give this node's place if it is the one it had in the round before, so that it need not be read."""
+    mine, entry = state.round, state.entry
+    if mine is None or entry is None or not current.follows or mine.number != current.follows:
+        return None
+    if state.me.whole_roster or entry.group_rank == 0 or state.me.incarnation in current.moved:
+        return None  # the port of rank 0 is the master's: all must mean the same
+    return replace(entry, ports=state.ports)
 
 
 def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:

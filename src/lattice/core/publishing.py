@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from lattice.core.dataclass import replace
 from lattice.core.events import Note
 from lattice.core.keyspace import CreatedAt, Delete, ModifiedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, LostRecord, OutcomeRecord, RosterRecord, RoundRecord
@@ -51,7 +50,7 @@ def publish(
 
 def stop_round(state: State, seen: Seen[RoundRecord], record: RoundRecord) -> Move:
     """Tell every member to stop its workers."""
-    record = replace(record, phase=RoundRecord.STOPPING)
+    record = replace(record, phase=RoundRecord.STOPPING, follows=0, moved=())
     run = state.view.run
     assert run is not None
     put = Put(state.keys.round, record.encode(), run.record.lease)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 from lattice.core.dataclass import dataclass
@@ -152,10 +152,15 @@ class RoundRecord(Record):
     """stopping only: nothing went wrong, newcomers are let in; failures after that are only its echo"""
     rebinds: int = 0
     """rounds in a row that ended because the master port was taken"""
+    follows: int = 0
+    """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
+    moved: tuple[str, ...] = ()
+    """except these: members of that round that have another place in this one, or none"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
-        return cls(**{**fields, "parts": tuple(fields["parts"]), "lost": tuple(fields.get("lost", ()))})
+        lists = {name: tuple(fields.get(name, ())) for name in ("lost", "moved")}
+        return cls(**{**fields, "parts": tuple(fields["parts"]), **lists})
 
     def part_of(self, incarnation: str) -> int:
         """Tell which roster part an agent is in, if it is in the round at all."""
@@ -295,4 +300,4 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def roster_entry(fields: dict[str, Any]) -> RosterEntry:
     """Rebuild a roster entry from its JSON fields."""
-    return replace(RosterEntry(**fields), ports=tuple(fields["ports"]))
+    return RosterEntry(**{**fields, "ports": tuple(fields["ports"])})

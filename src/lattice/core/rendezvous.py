@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from lattice.core import leader, member
+from lattice.core.dataclass import replace
 from lattice.core.events import (
     Changed,
     Connected,
@@ -89,9 +89,9 @@ def absorb(state: State, event: Event) -> Move:
             return leader.watched(replace(state, view=view, pending=state.pending - {"view"}, awaited=0), came), ()
         case Changed(batch=batch):
             view = changed(state.view, batch.changes, batch.revision)
-            nodes = state.view.nodes
-            came = view.nodes.keys() - nodes.keys() if view.nodes is not nodes else frozenset()
-            return leader.watched(replace(state, view=view), came), ()
+            if view.nodes is state.view.nodes:
+                return replace(state, view=view), ()
+            return leader.watched(replace(state, view=view), came=view.nodes.keys() - state.view.nodes.keys()), ()
         case Written():
             return _written(state, event)
         case RosterRead(number=number, entries=entries):

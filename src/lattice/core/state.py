@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Generic, TypeVar
 
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 from lattice.core.events import Effect, Finish, Write
 from lattice.core.keyspace import KeyValue, Removed, Transaction
 from lattice.core.records import (
@@ -106,9 +106,9 @@ def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) 
                 else:
                     rosters[int(number), int(part)] = RosterRecord.decode(change.value)  # type: ignore[index]
             elif key.startswith(keys.lost()):
-                number = key.removeprefix(keys.lost())
-                others = {of: record for of, record in lost.items() if of != int(number)}
-                lost = others if isinstance(change, Removed) else {**others, int(number): LostRecord.decode(change.value)}
+                of = int(key.removeprefix(keys.lost()))
+                noted = {} if isinstance(change, Removed) else {of: LostRecord.decode(change.value)}
+                lost = {other: record for other, record in lost.items() if other != of} | noted
         except (WrongRecordError, ValueError):
             continue  # somebody else's key, or a newer Lattice's: not ours to judge
     return replace(

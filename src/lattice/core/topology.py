@@ -106,6 +106,23 @@ def assign(members: tuple[Candidate, ...]) -> tuple[RosterEntry, ...]:
     return tuple(entries)
 
 
+def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[str, ...]:
+    """
+    List the members of one round that have another place in the next, or none.
+
+    Their ports may differ: each node knows its own, and whoever needs those of others reads the roster.
+
+    :param before: members of the one
+    :param after: members of the next
+    """
+
+    def place(entry: RosterEntry) -> tuple[int, int, int, str, str]:
+        return entry.group_rank, entry.rank_offset, entry.workers, entry.host, entry.address
+
+    places = {entry.incarnation: place(entry) for entry in after}
+    return tuple(sorted(entry.incarnation for entry in before if places.get(entry.incarnation) != place(entry)))
+
+
 def parts(entries: Iterable[RosterEntry]) -> tuple[tuple[RosterEntry, ...], ...]:
     """Cut a roster into parts in order of incarnation, so that an agent finds its own by the first of each."""
     ordered = sorted(entries, key=lambda entry: entry.incarnation)
