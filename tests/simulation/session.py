@@ -203,12 +203,11 @@ class Session:
                 self.agent.take(Viewed(world.now, whole, snapshot.items, snapshot.revision))
                 if epoch == self.epoch:
                     self._follow(prefix, snapshot.revision)
-            case ReadRoster(number=number, keys=keys):
+            case ReadRoster(number=number, key=key, whole=whole):
                 entries: list[Any] = []
-                for key in keys:
-                    snapshot = yield partial(_read, key)
-                    for item in snapshot.items:
-                        entries.extend(RosterRecord.decode(item.value).entries)
+                snapshot = yield partial(_read, key, whole)
+                for item in snapshot.items:
+                    entries.extend(RosterRecord.decode(item.value).entries)
                 self.agent.take(RosterRead(world.now, number, tuple(entries)))
             case KeepAlive(lease=lease):
                 self.kept = lease
@@ -291,5 +290,5 @@ def _commit(writer: str, transaction: Transaction, store: SimulatedStore) -> Com
     return store.commit(writer, transaction)
 
 
-def _read(key: str, store: SimulatedStore) -> Snapshot:
-    return store.machine.read(key)
+def _read(key: str, prefix: bool, store: SimulatedStore) -> Snapshot:
+    return store.machine.read(key, prefix=prefix)

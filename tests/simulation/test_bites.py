@@ -20,9 +20,7 @@ MUTATIONS = (
     ),
     Mutation("absence means loss at once", leader, "_missing", "if state.settled:", "if True:"),
     Mutation("whoever once led writes on", publishing, "_guards", "return (CreatedAt(", "return () and (CreatedAt("),
-    Mutation(
-        "a loss uses the budget", leader, "_conclude", "verdict = judge(set(current.lost),", "verdict = judge(set(),"
-    ),
+    Mutation("a loss uses the budget", leader, "_conclude", "verdict = judge(lost,", "verdict = judge(set(),"),
     Mutation("the run is over when one node is done", leader, "_watch_over", "if all(", "if any("),
     Mutation(
         "a node that did not get to start says nothing",

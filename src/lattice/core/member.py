@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lattice.core import publishing
+from lattice.core.dataclass import replace
 from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
 from lattice.core.spec import NodeRange
-from lattice.core.state import Move, State, Workers, lease_of, write
+from lattice.core.state import Move, Place, State, Workers, lease_of, write
 from lattice.core.supervision import NOTICE
-from lattice.core.topology import Assignment
+from lattice.core.topology import Assignment, RosterEntry
+
+EAGER = 8
+"""nodes that try to lead at once when nobody does"""
+TURN = 0.1
+"""seconds after which twice as many do"""
 
 
 def grace(state: State) -> float:
@@ -31,8 +36,25 @@ def moments(state: State) -> Iterator[float]:
         yield since + grace(state) if state.met else state.started + state.policy.connect_timeout
     if state.found_dead is not None:
         yield state.found_dead + state.policy.lease_ttl
+    if state.leaderless is not None:
+        yield state.leaderless + turn(state)
     if state.claiming:
         yield state.sent_at + state.policy.lease_ttl
+
+
+def turn(state: State) -> float:
+    """
+    Tell how long this node leaves the lead to others when nobody has it.
+
+    Were all of a thousand nodes to try in the same moment, one would succeed and the store would be busy refusing the
+    others. So a few try at once, and if none of them leads soon as many again, and so on: even if all but the last
+    are gone it takes a second.
+    """
+    if state.entry is not None:
+        number = state.entry.group_rank
+    else:
+        number = lease_of(state.me.incarnation, "turn") % state.policy.nodes.maximum
+    return TURN * (number // EAGER).bit_length()
 
 
 def _stop(state: State, reason: str, manner: str = "") -> Move:
@@ -119,7 +141,7 @@ def make_run(state: State) -> Move | None:
         puts.append(Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), mine))
         guards.append(CreatedAt(state.keys.leader, 0))
     state, effects = write(
-        replace(state, sent=node, sent_at=state.now),
+        replace(state, sent=node, sent_at=state.now, tried=state.view.revision),
         "run",
         Transaction(tuple(puts), tuple(guards)),
         grants=((lease, ttl),),
@@ -252,7 +274,7 @@ def tell_result(state: State) -> Move | None:
 
 
 def campaign(state: State) -> Move | None:
-    """Nobody leads: try to."""
+    """Nobody leads: try to, after those whose turn is earlier."""
     run = state.view.run
     if state.lease is None or state.ending or state.leaving or run is None or run.record.uuid != state.uuid:
         return None
@@ -260,9 +282,11 @@ def campaign(state: State) -> Move | None:
         return None
     if state.pending & {"leader", "node", "run", "view"} or not state.caught_up:
         return None
+    if state.leaderless is not None and state.now < state.leaderless + turn(state):
+        return None
     put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
     guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))
-    return write(state, "leader", Transaction((put,), guards))
+    return write(replace(state, tried=state.view.revision), "leader", Transaction((put,), guards))
 
 
 def widen(state: State) -> Move | None:
@@ -304,14 +328,25 @@ def follow_round(state: State) -> Move | None:
     if state.place is None or state.place.number != current.number:
         if "roster" in state.pending:
             return None
-        every = range(len(current.parts))
-        wanted = every if state.me.whole_roster else (current.part_of(state.me.incarnation),)
-        keys = tuple(state.keys.roster(current.number, part) for part in wanted)
+        if (entry := _kept(state, current)) is not None:
+            return replace(state, place=Place(current.number, entry)), ()
+        whole, part = state.me.whole_roster, current.part_of(state.me.incarnation)
+        key = state.keys.rosters(current.number) if whole else state.keys.roster(current.number, part)
         asked = replace(state, pending=state.pending | {"roster"}, reading=state.uuid)
-        return asked, (ReadRoster(current.number, keys),)
+        return asked, (ReadRoster(current.number, key, whole),)
     if state.place.entry is None:
         return _wait_as_spare(state, current)
     return _start(state, current, run.record)
+
+
+def _kept(state: State, current: RoundRecord) -> RosterEntry | None:
+    """Give this node's place if it is the one it had in the round before, so that it need not be read."""
+    mine, entry = state.round, state.entry
+    if mine is None or entry is None or not current.follows or mine.number != current.follows:
+        return None
+    if state.me.whole_roster or entry.group_rank == 0 or state.me.incarnation in current.moved:
+        return None  # the port of rank 0 is the master's: all must mean the same
+    return replace(entry, ports=state.ports)
 
 
 def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:

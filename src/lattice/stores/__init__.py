@@ -42,7 +42,7 @@ class Store(Protocol):
 
         :param key: the key or prefix
         :param prefix: whether ``key`` is a prefix
-        :return: what is there, and the revision at which it was
+        :return: what is there, the revision at which it was, and the name of the data as :meth:`identity` gives it
         """
 
     def commit(self, transaction: Transaction) -> Commit:
