@@ -15,6 +15,7 @@ from tests.agents import ROOT, Cluster, alive, cluster
 from tests.etcd_server import EtcdServer
 from tests.faults.conftest import address, options
 from tests.soak.conftest import Figures
+from tests.soak.footprint import Footprint
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
@@ -45,6 +46,8 @@ def test_restarts_in_a_row(
     chance = random.Random(seed)
     took = []
     number = job.round_of(2)
+    name = request.node.callspec.params["job"]
+    footprints = [Footprint(job, agent, warm=name.endswith("warm")) for agent in job.agents]
     for count in range(1, rounds + 1):
         before = job.pids(number)
         killed = time.monotonic()
@@ -54,8 +57,16 @@ def test_restarts_in_a_row(
         assert {worker["sum"] for worker in job.workers(number)} == {3}, "the group gave a wrong sum"
         assert {worker["LATTICE_RESTART_COUNT"] for worker in job.workers(number)} == {str(count)}
         eventually(lambda number=number: not job.left_from_before(number))  # type: ignore[misc]
+        eventually(lambda before=before: not any(map(alive, before)))  # type: ignore[misc]
+        for footprint in footprints:
+            footprint.look(job.pids(number))
     pids = job.pids(number)
     job.tell("exit")
     assert [agent.wait(WITHIN) for agent in job.agents] == [0] * len(job.agents)
     assert not any(alive(pid) for pid in pids)
-    figures(f"worker killed to process group formed, {request.node.callspec.params['job']}", took)
+    figures(f"worker killed to process group formed, {name}", took)
+    import json
+
+    Path(f"/tmp/s2/bench/scratch/memory-{name.replace(', ', '-').replace(' ', '_')}-{rounds}.json").write_text(
+        json.dumps([f.memory for f in footprints])
+    )
