@@ -14,7 +14,7 @@ import pytest
 from tests.agents import ROOT, Cluster, alive, cluster
 from tests.etcd_server import EtcdServer
 from tests.faults.conftest import address, options
-from tests.soak.conftest import Figures
+from tests.soak.conftest import Figures, Note
 from tests.soak.footprint import Footprint
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, rounds: int, etcd: EtcdS
 
 
 def test_restarts_in_a_row(
-    job: Cluster, rounds: int, seed: int, figures: Figures, request: pytest.FixtureRequest
+    job: Cluster, rounds: int, seed: int, figures: Figures, note: Note, request: pytest.FixtureRequest
 ) -> None:
     chance = random.Random(seed)
     took = []
@@ -65,8 +65,5 @@ def test_restarts_in_a_row(
     assert [agent.wait(WITHIN) for agent in job.agents] == [0] * len(job.agents)
     assert not any(alive(pid) for pid in pids)
     figures(f"worker killed to process group formed, {name}", took)
-    import json
-
-    Path(f"/tmp/s2/bench/scratch/memory-{name.replace(', ', '-').replace(' ', '_')}-{rounds}.json").write_text(
-        json.dumps([f.memory for f in footprints])
-    )
+    for footprint in footprints:
+        note(f"memory over {rounds} rounds, {name}: {footprint.grown()}")
