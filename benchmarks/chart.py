@@ -60,6 +60,8 @@ class Bar:
     text: str
     endless: bool = False
     """whether the true end is further away than the bar can tell"""
+    failed: bool = False
+    """whether there will be no end at all"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,9 @@ def _bar(scenario: dict[str, Any], name: str, figure: str) -> Bar:
     missing = [one for one in tries if figure not in one["figures"]]
     hung = sum(not one["gave_up"] for one in missing)
     if median is None:
-        what = f"nothing in {scenario['cap']:.0f} s" if hung else "gave up"
-        return Bar(scenario["cap"], what, endless=True)
+        failed = len(missing) > hung
+        what = "gave up" if failed else f"nothing in {scenario['cap']:.0f} s"
+        return Bar(scenario["cap"], what, endless=True, failed=failed)
     parts = [f"{number(median)} {scenario['unit']}"]
     parts += [f"{hung} of {len(tries)} hung"] if hung else []
     parts += [f"{len(missing) - hung} of {len(tries)} gave up"] if len(missing) > hung else []
@@ -138,6 +141,8 @@ def _bar(scenario: dict[str, Any], name: str, figure: str) -> Bar:
 
 def _gain(ours: Bar, theirs: Bar, less: str) -> str:
     ratio = theirs.length / ours.length
+    if theirs.failed:
+        return "Lattice alone"
     if theirs.endless:
         return f"> {_times(ratio)} {less}"
     if abs(ratio - 1) < SAME:

@@ -21,6 +21,8 @@ NOTES = """\
 - Proportional: a page that several processes share counts by its share, so that a sum counts it once.
 - *No supervisor*: two plain processes with the same variables. A difference is not measurable if it is smaller than
   that between the least and the greatest of their own tries.
+- *None in* so many seconds: neither a new group nor an end. *Gave up*: all 3 restarts were used up before a new group
+  worked. Both are left out of the medians and ratios.
 - torchrun's last node goes, never the one that holds its c10d store: that would be the end of the run.
 - Before a node goes, the round has lived for more than 10 s. Lattice's `lease_ttl` is 5 s, its default.\
 """

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import chart
-from benchmarks.measure import Sides
+from benchmarks.measure import Series, Sides, Try
 from benchmarks.results import as_json
-from tests.benchmarks.made_up import HUNG, compared, run, sides
+from tests.benchmarks.made_up import HUNG, compared, run, series, sides
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -50,6 +50,11 @@ def test_a_side_that_never_ended_is_as_long_as_the_time_it_was_given() -> None:
     bars, texts = drawn(sides([9.0], [HUNG]))
     assert bars == [("ours", chart.LONGEST / 5), ("theirs", chart.LONGEST)]
     assert "nothing in 45 s" in texts
+
+
+def test_a_side_that_gave_up_is_not_called_slower() -> None:
+    given_up = Sides(series("Lattice", 1.0), Series("torchrun", (Try({}, None, gave_up=True), Try())))
+    assert {"gave up", "Lattice alone"} <= set(drawn(given_up)[1])
 
 
 def test_the_picture_in_the_documentation_is_of_the_figures_that_are_here() -> None:
