@@ -10,6 +10,7 @@ from lattice.core.events import Note
 from lattice.core.incident import Verdict, judge
 from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
 from lattice.core.state import Leading, Move, Seen, State
+from lattice.core.supervision import NOTICE, STACKS
 from lattice.core.topology import Candidate, RosterEntry, assign, choose, parts
 
 SHORT = 10.0
@@ -173,7 +174,10 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
         verdict = judge(missing, reports, current, _budget(state), roster)
         state = replace(state, leading=replace(leading, ended_at=state.now))
         lost = tuple(sorted(missing))
-        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
+        # Who leaves is still there, and its workers too: all may save together before they stop.
+        courteous = not failed and not halted and missing <= nodes.keys()
+        manner = STACKS if verdict.kind == "hang" else NOTICE if courteous else ""
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost, manner=manner))
     return _grow(state, seen, roster, done)
 
 
@@ -191,7 +195,8 @@ def _grow(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]
         return None
     state = replace(state, leading=replace(leading, ended_at=state.now, grew_at=state.now))
     hosts = ", ".join(sorted(node.record.host for node in newcomers))
-    return publishing.stop_round(state, seen, replace(seen.record, reason=f"{hosts} joined", planned=True))
+    joined = replace(seen.record, reason=f"{hosts} joined", planned=True, manner=NOTICE)
+    return publishing.stop_round(state, seen, joined)
 
 
 def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]) -> Move | None:
@@ -207,7 +212,8 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         # Written down, because the node may come back before the next round and the leader may change until then.
         lost = tuple(sorted(missing | set(current.lost)))
         verdict = judge(set(lost), reports, current, _budget(state), roster)
-        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
+        manner = current.manner if current.manner == STACKS or missing <= _nodes(state).keys() else ""
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost, manner=manner))
     nodes, stopped = _nodes(state), []
     for entry in roster:
         node = nodes.get(entry.incarnation)
@@ -242,6 +248,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         restarts=verdict.restarts,
         reason=verdict.reason,
         rebinds=verdict.rebinds,
+        kind=verdict.kind,
         short_rounds=short_rounds,
     )
 
@@ -285,6 +292,7 @@ def _form(
     restarts: int,
     reason: str,
     rebinds: int,
+    kind: str = "",
     short_rounds: int = 0,
 ) -> Move | None:
     """Seal the next round if there are enough nodes, and as many as can be expected."""
@@ -329,6 +337,7 @@ def _form(
         world=sum(entry.workers for entry in entries),
         parts=tuple(part[0].incarnation for part in cut),
         rebinds=rebinds,
+        kind=kind,
     )
     fast = short_rounds if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, sealed_at=state.now, ended_at=None, patient=False)
@@ -343,7 +352,18 @@ def _form(
 
 
 def _succeed(state: State, current: RoundRecord) -> Move:
-    outcome = OutcomeRecord(state.uuid, True, current.number, current.restarts, 0, "all workers exited 0")
+    reports = _reports(state, current.number).values()
+    paces = sorted((seen.record.pace for seen in reports if seen.record.pace), key=lambda pace: pace.step)
+    outcome = OutcomeRecord(
+        state.uuid,
+        True,
+        current.number,
+        current.restarts,
+        0,
+        "all workers exited 0",
+        slowest=paces[-1] if paces else None,
+        typical=paces[len(paces) // 2].step if paces else 0.0,
+    )
     return publishing.end(state, outcome)
 
 

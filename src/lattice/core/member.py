@@ -11,6 +11,7 @@ from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
 from lattice.core.spec import NodeRange
 from lattice.core.state import Move, State, Workers, lease_of, write
+from lattice.core.supervision import NOTICE
 from lattice.core.topology import Assignment
 
 
@@ -34,15 +35,17 @@ def moments(state: State) -> Iterator[float]:
         yield state.sent_at + state.policy.lease_ttl
 
 
-def _stop(state: State, reason: str) -> Move:
-    return replace(state, workers=Workers.STOPPING), (StopWorkers(reason),)
+def _stop(state: State, reason: str, manner: str = "") -> Move:
+    return replace(state, workers=Workers.STOPPING, manner=manner), (StopWorkers(reason, manner),)
 
 
 def end(state: State) -> Move | None:
     """Leave once it is decided and no worker is left; nothing else is done then."""
     if state.ending is None:
         return None
-    if state.workers in (Workers.RUNNING, Workers.DONE):
+    if state.workers in (Workers.RUNNING, Workers.DONE) or (
+        state.workers is Workers.STOPPING and state.manner == NOTICE
+    ):
         return _stop(state, state.ending.message or "the run has ended")
     if state.workers is Workers.IDLE:
         return replace(state, finished=True), (state.ending,)
@@ -80,7 +83,7 @@ def say_goodbye(state: State) -> Move | None:
     if state.leaving is None or state.ending is not None:
         return None
     if state.workers in (Workers.RUNNING, Workers.DONE):
-        return _stop(state, f"signal {state.leaving}")
+        return _stop(state, f"signal {state.leaving}", NOTICE)
     if state.workers is Workers.STOPPING or "node" in state.pending:
         return None
     run = state.view.run
@@ -289,8 +292,10 @@ def follow_round(state: State) -> Move | None:
     # A lower number: the store was emptied, and others went on from what they knew before this node was back.
     if state.workers in (Workers.RUNNING, Workers.DONE) and (stopping or current.number != mine):
         reason = current.reason if stopping else f"round {current.number} was formed without this node"
-        state, effects = _stop(state, reason)
+        state, effects = _stop(state, reason, current.manner if stopping else "")
         return state, (Note("round left", f"stopping the workers: {reason}", {"round": mine}), *effects)
+    if state.workers is Workers.STOPPING and state.manner == NOTICE and (not stopping or current.manner != NOTICE):
+        return _stop(state, current.reason)
     if state.workers is not Workers.IDLE or current.number <= max(mine, state.passed):
         return None
     if stopping:
@@ -359,7 +364,8 @@ def _start(state: State, current: RoundRecord, run: RunRecord) -> Move:
         "nodes": current.nodes,
     }
     facts |= {"world": current.world, "reason": current.reason}
-    return started, (Note("round started", text, facts), StartWorkers(assignment))
+    start = StartWorkers(assignment, current.kind, current.reason)
+    return started, (Note("round started", text, facts), start)
 
 
 RULES = (
