@@ -154,8 +154,8 @@ class RoundRecord(Record):
     """rounds in a row that ended because the master port was taken"""
     follows: int = 0
     """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
-    moved: tuple[str, ...] = ()
-    """except these: members of that round that have another place in this one, or none"""
+    moved: tuple[int, ...] = ()
+    """except these: group ranks of that round whose nodes have another place in this one, or none"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
