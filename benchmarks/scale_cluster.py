@@ -18,8 +18,8 @@ from lattice.core.records import Keys, LeaderRecord
 from lattice.errors import LatticeError
 from lattice.stores.etcd import EtcdStore
 
-LEASE_TTL = 15.0
-"""three times the default: the keepalives of all nodes come from the cores on which etcd runs, and are not the point"""
+LEASE_TTL = 10.0
+"""twice the default: the keepalives of all nodes come from the cores on which etcd runs, and are not the point"""
 REQUEST_TIMEOUT = 20.0
 """more than an agent's: here all clients and etcd share two cores, and a slow answer must not become another try"""
 HEAD_START = 0.1
