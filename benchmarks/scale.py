@@ -23,7 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--nodes", default="10,100,300,1000", metavar="N,...", help="sizes (default: %(default)s)")
     parser.add_argument("--tries", type=int, default=1, metavar="N", help="repeat all of it; the table has medians")
-    parser.add_argument("--spread", type=int, default=2, metavar="N", help="processes for the agents (%(default)s)")
+    parser.add_argument("--spread", type=int, default=4, metavar="N", help="processes for the agents (%(default)s)")
     parser.add_argument("--only", action="append", metavar="TEXT", help="phases whose name contains this (repeatable)")
     parser.add_argument("--output", metavar="FILE", help=f"where to write (default: {RESULTS.relative_to(ROOT)})")
     options = parser.parse_args()

@@ -80,6 +80,8 @@ class Host:
         """Take orders and events until told to end."""
         # What many agents make in one process would be looked through as often as if it were one agent's.
         gc.disable()
+        # Nor has an agent hundreds of threads that take the interpreter from each other.
+        sys.setswitchinterval(0.05)
         say(ready=True)
         threading.Thread(target=self._listen, daemon=True).start()
         while True:

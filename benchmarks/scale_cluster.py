@@ -18,8 +18,8 @@ from lattice.core.records import Keys, LeaderRecord
 from lattice.errors import LatticeError
 from lattice.stores.etcd import EtcdStore
 
-LEASE_TTL = 15.0
-"""three times the default: the keepalives of all nodes come from the cores on which etcd runs, and are not the point"""
+LEASE_TTL = 10.0
+"""twice the default: the keepalives of all nodes come from the cores on which etcd runs, and are not the point"""
 REQUEST_TIMEOUT = 20.0
 """more than an agent's: here all clients and etcd share two cores, and a slow answer must not become another try"""
 HEAD_START = 0.1
@@ -42,6 +42,7 @@ class Host:
     name: str
     count: int
     process: subprocess.Popen[str]
+    listener: threading.Thread
     incarnations: tuple[str, ...] = ()
 
 
@@ -54,8 +55,9 @@ class Cluster:
     :param spread: over how many processes those are spread that stay to the end
     """
 
-    def __init__(self, endpoint: str, nodes: int, spread: int) -> None:
+    def __init__(self, endpoint: str, nodes: int, spread: int, lease_ttl: float = LEASE_TTL) -> None:
         self.endpoint, self.nodes = endpoint, nodes
+        self._lease_ttl = lease_ttl
         self.round = 0
         self.troubles: list[str] = []
         host, _, port = endpoint.rpartition(":")
@@ -75,8 +77,9 @@ class Cluster:
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )
-        threading.Thread(target=self._listen, args=(name, process), daemon=True).start()
-        return Host(name, count, process)
+        listener = threading.Thread(target=self._listen, args=(name, process), daemon=True)
+        listener.start()
+        return Host(name, count, process, listener)
 
     def _listen(self, name: str, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -155,7 +158,10 @@ class Cluster:
         """SIGKILL one process, and with it its agents: nobody is told, their leases lapse."""
         host = self.hosts.pop(name)
         host.process.kill()
-        host.process.wait()
+        host.listener.join()
+        for pipe in (host.process.stdin, host.process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def goodbye(self) -> float:
         """
@@ -176,7 +182,7 @@ class Cluster:
 
     def _tell(self, host: Host, **order: Any) -> None:
         assert host.process.stdin is not None
-        known = {"endpoint": self._address, "lease_ttl": LEASE_TTL, "request_timeout": REQUEST_TIMEOUT}
+        known = {"endpoint": self._address, "lease_ttl": self._lease_ttl, "request_timeout": REQUEST_TIMEOUT}
         mark = MARK if host.name == TENTH else ""
         host.process.stdin.write(json.dumps({**known, "mark": mark, **order}) + "\n")
         host.process.stdin.flush()

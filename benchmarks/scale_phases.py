@@ -66,9 +66,13 @@ def measure(nodes: int, spread: int, wanted: Callable[[str], bool]) -> Iterator[
     if any(wanted(name) for name in PHASES[1:]):
         with cluster(nodes, spread) as stage:
             stage.first_round(together=False)
-            for name in PHASES[2:]:
-                if wanted(name):
-                    stage.phase(name)
+            losses = [name for name in PHASES[3:] if wanted(name)]
+            if losses or wanted(IDLE):
+                stage.rest(keep=wanted(IDLE))
+            for name in losses:
+                stage.phase(name)
+                if name != losses[-1]:
+                    stage.rest()
         yield stage.result
 
 
@@ -114,20 +118,21 @@ class Stage:
         self._leader_known = agents.leads()
         self._note(TOGETHER if together else FIRST, seconds, self._read().since(before))
 
-    def phase(self, name: str) -> None:
-        """Let the round get old, which shows what it costs when nothing happens, and then do something to it."""
+    def rest(self, *, keep: bool = False) -> None:
+        """Let the round get old, which shows what it costs when nothing happens."""
         before, began = self._read(), time.monotonic()
         time.sleep(QUIET)
-        seconds, cost = time.monotonic() - began, self._read().since(before)
-        match name:
-            case _ if name == IDLE:
-                self._note(IDLE, 1.0, _per_second(cost, seconds))
-            case _ if name == GOODBYE:
-                before = self._read()
-                began = self._agents.goodbye()
-                self._note(name, self._agents.started() - began, self._read().since(before))
-            case _:
-                self._lose(name, {LAPSE: ONE, TENTH_LOST: TENTH, LEADER_LOST: LEADER}[name])
+        if keep:
+            self._note(IDLE, 1.0, _per_second(self._read().since(before), time.monotonic() - began))
+
+    def phase(self, name: str) -> None:
+        """Do something to the round."""
+        if name == GOODBYE:
+            before = self._read()
+            began = self._agents.goodbye()
+            self._note(name, self._agents.started() - began, self._read().since(before))
+        else:
+            self._lose(name, {LAPSE: ONE, TENTH_LOST: TENTH, LEADER_LOST: LEADER}[name])
 
     def _lose(self, name: str, victim: str) -> None:
         agents = self._agents

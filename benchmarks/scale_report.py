@@ -33,7 +33,7 @@ NOTES = """\
   each connects, makes a lease and writes one key under it (*register*); for a later round each writes one key on the
   connection that it has (*write*): less cannot tell that all nodes have left the last round.
 - *s*: until the last agent had started its workers of the new round. Where leases lapse, from the moment at which the
-  last one did; *lapse* is what passed before, from the loss on (here leases last 15 s; etcd looks every half second).
+  last one did; *lapse* is what passed before, from the loss on (here leases last 10 s; etcd looks every half second).
 - *calls*: that clients began at etcd, keepalives not counted. *log*: entries in etcd's log. *events*: messages on
   watches. CPU in seconds, keepalives and all else that went on meanwhile included.
 - The agents are simulated: protocol, session and etcd client are the real ones, each agent has its own connection,
@@ -47,11 +47,9 @@ NOTES = """\
 def document(results: list[Result], loads: tuple[str, str], took: float) -> str:
     """Write the whole page."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    tries = max(len([result for result in results if _named(result, name)]) for name in PHASES for _ in (0,)) // max(
-        len({result.nodes for result in results}), 1
-    )
+    tries = max(len(_phases(results, name, result.nodes)) for name in PHASES for result in results)
     facts = [
-        f"{today}, `python -m benchmarks.scale`, {took / 60:.0f} minutes, tries: {max(tries, 1)} (medians), load of "
+        f"{today}, `python -m benchmarks.scale`, {took / 60:.0f} minutes, tries: {tries} (medians), load of "
         f"the machine {loads[0]} at the beginning, {loads[1]} at the end (the benchmark's own included)",
         *report.machine(),
     ]
@@ -130,10 +128,6 @@ def _table(name: str, results: list[Result]) -> list[str]:
         cells += [f"{median(known):.2f}" if known else "–", f"{middle(lambda cost: cost.agents_cpu):.2f}"]  # noqa: RUF001
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, ""]
-
-
-def _named(result: Result, name: str) -> bool:
-    return any(phase.name == name for phase in result.phases)
 
 
 def _phases(results: Iterable[Result], name: str, nodes: int) -> list[Phase]:

@@ -344,7 +344,7 @@ def _kept(state: State, current: RoundRecord) -> RosterEntry | None:
     mine, entry = state.round, state.entry
     if mine is None or entry is None or not current.follows or mine.number != current.follows:
         return None
-    if state.me.whole_roster or entry.group_rank == 0 or state.me.incarnation in current.moved:
+    if state.me.whole_roster or entry.group_rank == 0 or entry.group_rank in current.moved:
         return None  # the port of rank 0 is the master's: all must mean the same
     return replace(entry, ports=state.ports)
 

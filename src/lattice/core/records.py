@@ -158,8 +158,8 @@ class RoundRecord(Record):
     """stopping only: how workers are stopped, as in :mod:`lattice.core.supervision`"""
     follows: int = 0
     """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
-    moved: tuple[str, ...] = ()
-    """except these: members of that round that have another place in this one, or none"""
+    moved: tuple[int, ...] = ()
+    """except these: group ranks of that round whose nodes have another place in this one, or none"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:

@@ -106,9 +106,9 @@ def assign(members: tuple[Candidate, ...]) -> tuple[RosterEntry, ...]:
     return tuple(entries)
 
 
-def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[str, ...]:
+def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[int, ...]:
     """
-    List the members of one round that have another place in the next, or none.
+    List the group ranks of one round whose nodes have another place in the next, or none.
 
     Their ports may differ: each node knows its own, and whoever needs those of others reads the roster.
 
@@ -120,7 +120,7 @@ def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[
         return entry.group_rank, entry.rank_offset, entry.workers, entry.host, entry.address
 
     places = {entry.incarnation: place(entry) for entry in after}
-    return tuple(sorted(entry.incarnation for entry in before if places.get(entry.incarnation) != place(entry)))
+    return tuple(sorted(entry.group_rank for entry in before if places.get(entry.incarnation) != place(entry)))
 
 
 def parts(entries: Iterable[RosterEntry]) -> tuple[tuple[RosterEntry, ...], ...]:

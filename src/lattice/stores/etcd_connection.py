@@ -79,6 +79,9 @@ class Connection:
             ("grpc.enable_retries", 0),
             ("grpc.service_config_disable_resolution", 1),
             ("SingleThreadedUnaryStream", 1),
+            # Measuring how much is under way costs a ping for every few messages; nothing here is larger than this.
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", 1 << 20),
         )
         self._calls: dict[str, Any] = {}
         if credentials is None:
