@@ -414,7 +414,7 @@ RULES = (
     tell_result,  # before the record that says that the workers are stopped: whoever sees that has seen why
     register,
     campaign,
-    widen,
     keep_run,
+    widen,
     follow_round,
 )
