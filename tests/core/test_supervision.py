@@ -4,13 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice.core.supervision import (
+    DUMP_TIME,
+    NOTICE,
+    STACKS,
+    DumpStacks,
     Exited,
     Group,
     Happening,
+    Hung,
     HurryAsked,
     Kill,
+    Notify,
     Order,
     Passed,
+    Readied,
     ReportDone,
     ReportFailure,
     ReportStopped,
@@ -72,8 +79,15 @@ def test_a_group_that_is_done_can_still_be_stopped() -> None:
 @given(
     st.lists(
         st.one_of(
-            st.builds(StopAsked, st.just(0.0)),
+            st.builds(
+                StopAsked,
+                st.just(0.0),
+                st.sampled_from(["", NOTICE, STACKS]),
+                st.frozensets(st.integers(0, 3)),
+            ),
             st.builds(HurryAsked, st.just(0.0)),
+            st.builds(Readied, st.just(0.0), st.integers(0, 3)),
+            st.builds(Hung, st.just(0.0), st.integers(0, 3)),
             st.builds(Passed, st.floats(0, 100)),
         ),
         max_size=6,
@@ -86,7 +100,7 @@ def test_every_group_ends_in_exactly_one_report(others, ranks, statuses, random)
     happenings = [*others, *(Exited(1.0, rank, status) for rank, status in zip(ranks, statuses, strict=True))]
     random.shuffle(happenings)
     seen_end = False
-    group = Group(frozenset(range(4)), grace=10)
+    group = Group(frozenset(range(4)), grace=10, notice=5)
     for happening in happenings:
         before = group
         group, orders = supervise(group, happening)
@@ -94,6 +108,58 @@ def test_every_group_ends_in_exactly_one_report(others, ranks, statuses, random)
             if isinstance(order, ReportDone | ReportStopped) and not before.over:
                 assert not seen_end and not group.living
                 seen_end = True
-            if isinstance(order, Terminate | Kill):
+            if isinstance(order, Terminate | Kill | Notify | DumpStacks):
                 assert set(order.local_ranks) <= before.living
     assert seen_end
+
+
+def noticed(*listeners: int) -> StopAsked:
+    return StopAsked(5, NOTICE, frozenset(listeners))
+
+
+def courteous() -> Group:
+    return Group(frozenset({0, 1}), grace=30, notice=10)
+
+
+def test_notice_comes_before_the_stop_and_ends_when_all_are_ready() -> None:
+    group, orders = play(courteous(), noticed(0, 1), Passed(14.9), Readied(6, 0))
+    assert orders == [Notify((0, 1), 15)]
+    assert group.deadline == 15
+    group, orders = play(group, Readied(7, 1))
+    assert orders == [Terminate((0, 1))] and group.deadline == 37
+
+
+def test_notice_ends_when_its_time_is_over() -> None:
+    assert play(courteous(), noticed(1), Passed(15))[1] == [Notify((1,), 15), Terminate((0, 1))]
+
+
+def test_nobody_is_waited_for_who_did_not_ask() -> None:
+    assert play(courteous(), noticed())[1] == [Terminate((0, 1))]
+    assert play(Group(frozenset({0}), grace=30, notice=0), noticed(0))[1] == [Terminate((0,))]
+
+
+def test_a_worker_that_ends_after_its_notice_is_ready_and_no_failure() -> None:
+    group, orders = play(courteous(), noticed(0), Exited(6, 0, 3))
+    assert orders == [Notify((0,), 15), Terminate((1,))]
+    assert play(group, Exited(7, 1, 0))[1] == [ReportStopped()]
+    assert play(courteous(), noticed(0, 1), Exited(6, 0, 0), Exited(7, 1, 0))[1][-1] == ReportStopped()
+
+
+def test_trouble_ends_a_notice() -> None:
+    assert play(courteous(), noticed(0), StopAsked(6))[1] == [Notify((0,), 15), Terminate((0, 1))]
+    assert play(courteous(), noticed(0), noticed(0))[1] == [Notify((0,), 15)]
+    assert play(courteous(), noticed(0), HurryAsked(6), Passed(100))[1] == [Notify((0,), 15), Kill((0, 1))]
+
+
+def test_a_hang_is_reported_and_all_stacks_are_asked_for_before_the_stop() -> None:
+    group, orders = play(courteous(), Hung(5, 1))
+    assert orders == [ReportFailure(1, hung=True), DumpStacks((0, 1))]
+    assert play(group, Hung(5.1, 0), Passed(5 + DUMP_TIME))[1] == [Terminate((0, 1))]
+    assert play(courteous(), Exited(4, 1, 0), Hung(5, 1))[1] == []
+
+
+def test_a_hang_elsewhere_asks_for_stacks_here() -> None:
+    assert play(courteous(), StopAsked(5, STACKS), Passed(5 + DUMP_TIME))[1] == [
+        DumpStacks((0, 1)),
+        Terminate((0, 1)),
+    ]

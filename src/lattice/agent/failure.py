@@ -65,6 +65,33 @@ def describe_failure(
     )
 
 
+def describe_hang(
+    assignment: Assignment, local_rank: int, *, pid: int, timeout: float, progress: list[str], folder: Path
+) -> FailureRecord:
+    """
+    Describe a worker that lives and does not get on.
+
+    :param assignment: the round it is in
+    :param local_rank: which worker of this node
+    :param pid: its process
+    :param timeout: how long it was waited for
+    :param progress: a line for each worker of this node
+    :param folder: where its logs are
+    """
+    told = "\n".join(progress)
+    return FailureRecord(
+        rank=assignment.entry.rank_offset + local_rank,
+        local_rank=local_rank,
+        host=assignment.entry.host,
+        pid=pid,
+        code=1,
+        message=f"no heartbeat for {timeout:g}s (--hang_timeout, LATTICE_HANG_TIMEOUT)\n{told}",
+        kind="hang",
+        hint="the stacks of every worker that gives heartbeats are in its stderr.log",
+        log=str(folder),
+    )
+
+
 def fresh_error_file(folder: Path) -> Path:
     """
     Give the error file of a worker that is about to start, and move one away that an earlier run of the id left.

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from selectors import EVENT_READ, BaseSelector
 
+from lattice.agent.accounts import Accounts
 from lattice.agent.group import WorkerGroup
 from lattice.agent.inbox import Inbox
 from lattice.agent.serving import RunStore
@@ -23,6 +24,7 @@ from lattice.core.events import (
     StopWorkers,
     Ticked,
     WorkersFailed,
+    WorkersStopped,
 )
 from lattice.core.incident import describe
 from lattice.core.rendezvous import deadline, step
@@ -48,6 +50,7 @@ class Loop:
         session: Session,
         served: RunStore,
         group: WorkerGroup,
+        accounts: Accounts,
         starter: Starter,
         guard: Guard,
         console: Console,
@@ -60,6 +63,7 @@ class Loop:
         self._session = session
         self._served = served
         self._group = group
+        self._accounts = accounts
         self._starter = starter
         self._guard = guard
         self._console = console
@@ -124,6 +128,9 @@ class Loop:
             self._journal.write("store connected", lease=event.lease, revision=event.revision, emptied=event.emptied)
         elif isinstance(event, WorkersFailed):
             self._console.say(describe(event.failure))
+            self._accounts.disturbed(event.at if event.since is None else event.since, event.at, self._group.steps)
+        elif isinstance(event, WorkersStopped):
+            self._accounts.stopped(event.at)
         self._state, effects = step(self._state, event)
         for effect in effects:
             self._perform(effect)
@@ -134,13 +141,17 @@ class Loop:
                 self._journal.write(name, **facts)
                 if text:
                     self._console.say(text)
-            case StartWorkers(assignment=assignment):
+            case StartWorkers(assignment=assignment, kind=kind):
+                self._accounts.ordered(assignment.round, kind)
                 lease = lease_of(self._state.uuid, "run")
                 known = store_variables(self._spec.store, lease) if self._spec.framework == "pytorch" else {}
                 self._group.start(assignment, known)
-            case StopWorkers(reason=reason):
+            case StopWorkers(reason=reason, manner=manner):
                 self._journal.write("workers stopping", reason=reason)
-                self._group.stop()
+                now = time.monotonic()
+                if self._group.living or self._state.ending is None:  # done, and the run ends: nothing is lost by that
+                    self._accounts.disturbed(now, now, self._group.steps)
+                self._group.stop(reason, manner)
             case Finish():
                 self._finish = effect
             case _:

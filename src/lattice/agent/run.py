@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from selectors import DefaultSelector
 
+from lattice.agent.accounts import Accounts
 from lattice.agent.group import WorkerGroup
 from lattice.agent.inbox import Inbox
 from lattice.agent.loop import Loop, Signals
@@ -58,7 +59,10 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         stack.callback(served.close)
         starter = Starter(spec, framework, incarnation, cwd, guard, selector, console.say)
         stack.callback(starter.close)
-        group = WorkerGroup(spec, framework, folder, starter, output, journal, selector, inbox.put)
+        accounts = Accounts(journal, console.say)
+        group = WorkerGroup(
+            spec, framework, folder, starter, output, accounts, journal, selector, inbox.put, console.say
+        )
         stack.callback(group.close)
         me = Identity(
             run_id=spec.run_id,
@@ -72,7 +76,7 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         )
         session = Session(served.store, me.keys, spec.policy.lease_ttl, inbox.put)
         state = begin(me, spec.policy, group.ports, time.monotonic())
-        loop = Loop(spec, state, inbox, session, served, group, starter, guard, console, journal, selector)
+        loop = Loop(spec, state, inbox, session, served, group, accounts, starter, guard, console, journal, selector)
         signals = Signals(spec.signals, loop, selector)
         stack.callback(signals.close)
         if not gc.isenabled():
@@ -84,6 +88,7 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         session.start()
         starter.warm_up()
         finish = loop.run()
+        accounts.close(group.steps)
         text = farewell(spec, finish, session)
         if text:
             console.say(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 from selectors import EVENT_READ, BaseSelector
 from typing import TYPE_CHECKING
 
+from lattice.core.board import NOTICE_VARIABLE, VARIABLE
 from lattice.core.spec import AgentSpec
 from lattice.core.topology import Assignment, RosterEntry
 from lattice.environments import Environment
@@ -105,7 +106,8 @@ class Starter:
     def _late(self) -> frozenset[str]:
         """Name the variables that differ between workers and rounds; a change of any other needs a fresh start."""
         ranks = identity(NOBODY, 0) | dict(self._environment.variables(NOBODY, 0, ""))
-        return frozenset((*ranks, *store_variables(self._spec.store, 1), "CUDA_VISIBLE_DEVICES"))
+        told = (VARIABLE, NOTICE_VARIABLE, "CUDA_VISIBLE_DEVICES")
+        return frozenset((*ranks, *store_variables(self._spec.store, 1), *told))
 
     @property
     def waits(self) -> bool:
@@ -138,6 +140,7 @@ class Starter:
             was_ready = self._zygote.ready
             worker = self._zygote.fork(environ, self._cwd, None, stdout, stderr)
             if worker is not None:
+                worker.warm = True
                 return worker
             if was_ready and not self._said_cold:
                 self._said_cold = True

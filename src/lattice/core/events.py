@@ -7,7 +7,7 @@ from typing import Any
 
 from lattice.core.dataclass import dataclass
 from lattice.core.keyspace import Batch, KeyValue, Transaction
-from lattice.core.records import FailureRecord, OutcomeRecord
+from lattice.core.records import FailureRecord, OutcomeRecord, PaceRecord
 from lattice.core.topology import Assignment, RosterEntry
 
 
@@ -86,11 +86,16 @@ class WorkersFailed(Event):
     """A worker of this node ended badly; the others are being stopped."""
 
     failure: FailureRecord
+    since: float | None = None
+    """the moment of the first sign of it"""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkersDone(Event):
     """All workers of this node exited 0."""
+
+    pace: PaceRecord | None = None
+    """of the slowest of them, if they gave heartbeats"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,10 @@ class StartWorkers:
     """Start this node's workers of a round; answered by WorkersDone or WorkersFailed."""
 
     assignment: Assignment
+    kind: str = ""
+    """what ended the round before, as in :class:`lattice.core.incident.Verdict`"""
+    reason: str = ""
+    """the same for people"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,8 @@ class StopWorkers:
     """Stop whatever runs; answered by WorkersStopped, at once if nothing does."""
 
     reason: str
+    manner: str = ""
+    """as in :mod:`lattice.core.supervision`; asked for again without it, the stop goes on at once"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ class Verdict:
     reason: str
     restarts: int
     """the job-wide count that the next round begins with"""
+    kind: str
+    """in a word: node (lost, or leaving), worker, hang, port, joined, or other"""
     final: bool = False
     """whether the run ends here"""
     plain: bool = False
@@ -55,22 +57,25 @@ def judge(
     """
     if lost:
         hosts = sorted(entry.host for entry in roster if entry.incarnation in lost) or ["a node"]
-        return Verdict(f"lost {listed(hosts)}", current.restarts)
+        return Verdict(f"lost {listed(hosts)}", current.restarts, "node")
     ordered = sorted((seen for seen in reports.values() if seen.record.failure), key=lambda seen: seen.created)
     failures = [seen.record.failure for seen in ordered if seen.record.failure]
     if not failures:
-        return Verdict(current.reason, current.restarts, plain=current.planned)
+        kind = "joined" if current.planned else "other"
+        return Verdict(current.reason, current.restarts, kind, plain=current.planned)
     failures.sort(key=lambda failure: failure.kind == "connection")
     cause, *others = failures
     reason = describe(cause)
     if cause.kind == "port" and cause.rank == 0 and current.rebinds < REBINDS:
-        return Verdict(reason, current.restarts, rebinds=current.rebinds + 1)
+        return Verdict(reason, current.restarts, "port", rebinds=current.rebinds + 1)
+    kind = "hang" if cause.kind == "hang" else "worker"
     if current.restarts >= max_restarts:
         shortened = tuple(replace(other, message=other.message[-500:]) for other in others[:OTHERS])
-        return Verdict(reason, current.restarts, final=True, cause=cause, others=shortened)
+        return Verdict(reason, current.restarts, kind, final=True, cause=cause, others=shortened)
     return Verdict(
         f"{reason}, restart {current.restarts + 1} of {max_restarts}",
         current.restarts + 1,
+        kind,
         plain=True,
     )
 
@@ -83,6 +88,8 @@ def listed(hosts: list[str]) -> str:
 
 def describe(failure: FailureRecord) -> str:
     """Say in a few words which worker ended how."""
+    if failure.kind == "hang":
+        return f"rank {failure.rank} on {failure.host} hangs"
     how = f"was killed by signal {failure.signal}" if failure.signal else f"exited with code {failure.code}"
     why = {"port": ": the master port was taken", "connection": ": it lost a peer"}.get(failure.kind, "")
     return f"rank {failure.rank} on {failure.host} {how}{why}"

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Set
 from lattice.core import publishing
 from lattice.core.dataclass import replace
 from lattice.core.events import Note
-from lattice.core.incident import Verdict, judge, listed
+from lattice.core.incident import judge, listed
 from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
 from lattice.core.state import Leading, Move, Seen, State
+from lattice.core.supervision import NOTICE, STACKS
 from lattice.core.topology import Candidate, RosterEntry, assign, borders, choose, moved, parts
 
 SHORT = 10.0
@@ -173,7 +174,7 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
     reports = _reports(state, current.number)
     done = {name for name, report in reports.items() if report.record.done}
     if all(entry.incarnation in done for entry in roster):
-        return _succeed(state, current)
+        return publishing.succeed(state, current)
     missing = _missing(state, roster, done)
     nodes = _nodes(state)
     halted = {
@@ -188,7 +189,10 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
         verdict = judge(missing, reports, current, _budget(state), roster)
         state = replace(state, leading=replace(leading, ended_at=state.now))
         lost = tuple(sorted(missing))
-        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost))
+        # Who leaves is still there, and its workers too: all may save together before they stop.
+        courteous = not failed and not halted and missing <= nodes.keys()
+        manner = STACKS if verdict.kind == "hang" else NOTICE if courteous else ""
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost, manner=manner))
     return _grow(state, seen, roster, done)
 
 
@@ -206,7 +210,8 @@ def _grow(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]
         return None
     state = replace(state, leading=replace(leading, ended_at=state.now, grew_at=state.now))
     hosts = listed(sorted(node.record.host for node in newcomers))
-    return publishing.stop_round(state, seen, replace(seen.record, reason=f"{hosts} joined", planned=True))
+    joined = replace(seen.record, reason=f"{hosts} joined", planned=True, manner=NOTICE)
+    return publishing.stop_round(state, seen, joined)
 
 
 def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]) -> Move | None:
@@ -220,7 +225,12 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     missing, lost = _missing(state, roster, done), _lost(state, current)
     if not missing <= lost:
         # Written down, because the node may come back before the next round and the leader may change until then.
-        return publishing.note_lost(state, seen, tuple(sorted((missing | lost) - set(current.lost))))
+        manner = current.manner if current.manner == STACKS or missing <= _nodes(state).keys() else ""
+        if manner == current.manner:
+            return publishing.note_lost(state, seen, tuple(sorted((missing | lost) - set(current.lost))))
+        verdict = judge(missing | lost, reports, current, _budget(state), roster)  # all are told: it is urgent now
+        found = tuple(sorted(missing | lost))
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=found, manner=manner))
     nodes, stopped = _nodes(state), []
     for entry in roster:
         node = nodes.get(entry.incarnation)
@@ -237,7 +247,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     }
     verdict = judge(lost, counted, current, _budget(state), roster)
     if verdict.final:
-        return _fail(state, current, verdict)
+        return publishing.fail(state, current, verdict)
     members = {entry.incarnation for entry in roster}
     newcomers = [
         _candidate(name, node) for name, node in nodes.items() if name not in members and _available(node.record)
@@ -256,6 +266,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         restarts=verdict.restarts,
         reason=verdict.reason,
         rebinds=verdict.rebinds,
+        kind=verdict.kind,
         short_rounds=short_rounds,
     )
 
@@ -299,6 +310,7 @@ def _form(
     restarts: int,
     reason: str,
     rebinds: int,
+    kind: str = "",
     short_rounds: int = 0,
 ) -> Move | None:
     """Seal the next round if there are enough nodes, and as many as can be expected."""
@@ -348,6 +360,7 @@ def _form(
         rebinds=rebinds,
         follows=follows,
         moved=others if follows else (),
+        kind=kind,
     )
     fast = short_rounds if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, roster=(), sealed_at=state.now, ended_at=None, patient=False)
@@ -356,31 +369,6 @@ def _form(
     facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
     text = f"round {number} sealed: {len(entries)} nodes, {record.world} workers" if bounds.maximum > 1 else ""
     return state, (*effects, Note("round sealed", text, facts))
-
-
-# -- the end -------------------------------------------------------------------------------------------------------
-
-
-def _succeed(state: State, current: RoundRecord) -> Move:
-    outcome = OutcomeRecord(state.uuid, True, current.number, current.restarts, 0, "all workers exited 0")
-    return publishing.end(state, outcome)
-
-
-def _fail(state: State, current: RoundRecord, verdict: Verdict) -> Move:
-    status = verdict.cause.status if verdict.cause else 1
-    return publishing.end(
-        state,
-        OutcomeRecord(
-            state.uuid,
-            False,
-            current.number,
-            current.restarts,
-            status or 1,
-            verdict.reason,
-            verdict.cause,
-            verdict.others,
-        ),
-    )
 
 
 RULES = (lead,)

@@ -156,6 +156,10 @@ class RoundRecord(Record):
     """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
     moved: tuple[int, ...] = ()
     """except these: group ranks of that round whose nodes have another place in this one, or none"""
+    kind: str = ""
+    """sealed only: what ended the round before, in a word"""
+    manner: str = ""
+    """stopping only: how workers are stopped, as in :mod:`lattice.core.supervision`"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
@@ -192,7 +196,7 @@ class FailureRecord(Record):
     message: str = ""
     """the traceback, or the end of what it wrote to stderr"""
     kind: str = "worker"
-    """worker; connection (it lost a peer); port (the master port was taken)"""
+    """worker; connection (it lost a peer); port (the master port was taken); hang (it lives, but does not get on)"""
     hint: str = ""
     """what the user may want to try"""
     log: str = ""
@@ -205,11 +209,25 @@ class FailureRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PaceRecord(Record):
+    """How fast a worker was, by its heartbeats."""
+
+    rank: int
+    host: str
+    step: float
+    """mean seconds between two heartbeats"""
+    longest: float
+    """most seconds between two heartbeats"""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportRecord(Record):
     """How a round ended on one node: done, or failed."""
 
     incarnation: str
     failure: FailureRecord | None = None
+    pace: PaceRecord | None = None
+    """of the slowest worker, if it is done and gave heartbeats"""
 
     @property
     def done(self) -> bool:
@@ -218,8 +236,10 @@ class ReportRecord(Record):
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
-        failure = fields.get("failure")
-        return cls(fields["incarnation"], FailureRecord(**failure) if failure else None)
+        failure, pace = fields.get("failure"), fields.get("pace")
+        return cls(
+            fields["incarnation"], FailureRecord(**failure) if failure else None, PaceRecord(**pace) if pace else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +255,21 @@ class OutcomeRecord(Record):
     reason: str = ""
     cause: FailureRecord | None = None
     others: tuple[FailureRecord, ...] = ()
+    slowest: PaceRecord | None = None
+    """of all workers, if they gave heartbeats"""
+    typical: float = 0.0
+    """the pace of the slowest worker of a typical node"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
-        cause = fields.get("cause")
+        cause, slowest = fields.get("cause"), fields.get("slowest")
         others = tuple(FailureRecord(**other) for other in fields.get("others", ()))
-        return cls(**{**fields, "cause": FailureRecord(**cause) if cause else None, "others": others})
+        built = {
+            "cause": FailureRecord(**cause) if cause else None,
+            "others": others,
+            "slowest": PaceRecord(**slowest) if slowest else None,
+        }
+        return cls(**{**fields, **built})
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,10 +103,10 @@ def absorb(state: State, event: Event) -> Move:
             return replace(state, place=Place(number, mine, members)), ()
         case WorkersFailed(failure=failure):
             return _workers_failed(state, ReportRecord(state.me.incarnation, failure)), ()
-        case WorkersDone():
+        case WorkersDone(pace=pace):
             if state.workers is not Workers.RUNNING:
                 return state, ()  # they exited 0 because they were told to stop: that is not the end of their work
-            report = ReportRecord(state.me.incarnation)
+            report = ReportRecord(state.me.incarnation, pace=pace)
             return replace(state, workers=Workers.DONE, report=report, report_sent=False), ()
         case WorkersStopped(ports=ports):
             if state.workers not in (Workers.STOPPING, Workers.IDLE):

@@ -110,6 +110,12 @@ class AgentSpec:
     """signals that mean goodbye"""
     shutdown_timeout: float = 30.0
     """seconds between SIGTERM and SIGKILL for workers, on every path"""
+    hang_timeout: float = 0.0
+    """seconds without a heartbeat after which a worker that gives them hangs; 0 for never"""
+    notice_grace: float = 30.0
+    """seconds that workers have to save before a planned stop, if they asked for notice"""
+    notice_signal: int = 0
+    """sent to every worker that is given notice and did not ask for a signal itself; 0 for none"""
     notices: tuple[str, ...] = ()
     """lines to print once at the start, such as options that have no purpose here"""
     strip: frozenset[str] = frozenset()

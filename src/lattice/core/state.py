@@ -237,6 +237,8 @@ class State:
     claiming: bool = False
     """whether node records carry the round (after a reconnection)"""
     workers: Workers = Workers.IDLE
+    manner: str = ""
+    """how they were told to stop"""
     round: RoundRecord | None = None
     """the last round that was started here"""
     entry: RosterEntry | None = None

@@ -181,6 +181,37 @@ SHUTDOWN_TIMEOUT = Option(
     "SECONDS",
     variables=("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",),
 )
+HANG_TIMEOUT = Option(
+    "hang_timeout",
+    values.seconds(),
+    "0",
+    "seconds without lattice.heartbeat() after which a worker that calls it hangs: all stacks are written to the logs "
+    "and the round is restarted; 0 for never",
+    "seconds from 0",
+    WORKERS,
+    "SECONDS",
+    torchrun=False,
+)
+NOTICE_GRACE = Option(
+    "notice_grace",
+    values.seconds(),
+    "30",
+    "seconds that workers that asked for it (lattice.on_notice) have to save before a planned stop",
+    "seconds from 0",
+    WORKERS,
+    "SECONDS",
+    torchrun=False,
+)
+NOTICE_SIGNAL = Option(
+    "notice_signal",
+    values.one_signal,
+    "",
+    "signal that gives notice to workers that did not ask for one themselves; none without it",
+    "the name of a signal, such as SIGUSR1",
+    WORKERS,
+    "SIGNAL",
+    torchrun=False,
+)
 SIGNALS_TO_HANDLE = Option(
     "signals_to_handle",
     values.signals,
@@ -325,6 +356,9 @@ OPTIONS: tuple[Option[object], ...] = (
     MASTER_PORT,
     MAX_RESTARTS,
     SHUTDOWN_TIMEOUT,
+    HANG_TIMEOUT,
+    NOTICE_GRACE,
+    NOTICE_SIGNAL,
     SIGNALS_TO_HANDLE,
     LOG_DIR,
     REDIRECTS,

@@ -166,6 +166,14 @@ def signals(value: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+def one_signal(value: str) -> int:
+    """Read the name of one signal; 0 for none."""
+    if not value.strip():
+        return 0
+    (number,) = signals(value)
+    return number
+
+
 def pairs(value: str) -> tuple[tuple[str, str], ...]:
     """Read KEY=VALUE pairs separated by commas, in order."""
     found = []

@@ -36,6 +36,8 @@ class Worker:
         # Nobody but this object waits for the pid, so it can't have been given to another process in the meantime.
         self.pidfd = os.pidfd_open(pid)
         self.exit: Exit | None = None
+        self.warm = False
+        """whether it was forked from a zygote"""
 
     def fileno(self) -> int:
         """Give the pidfd, for selectors: readable means ended."""
@@ -57,6 +59,24 @@ class Worker:
             else:
                 signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
+            return False
+        return True
+
+    def signal_inside(self, pid: int, number: int) -> bool:
+        """
+        Send a signal to one process of this worker's session, the worker itself or one that it started.
+
+        :param pid: that process
+        :param number: the signal
+        :return: whether there was somebody to get it
+        """
+        if pid == self.pid:
+            return self.signal(number, group=False)
+        try:
+            if self.poll() is not None or os.getsid(pid) != self.pid:
+                return False
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
             return False
         return True
 

@@ -12,6 +12,8 @@ LONGEST = 60
 
 def ending(failure: FailureRecord) -> str:
     """Say how a worker ended."""
+    if failure.kind == "hang":
+        return "it hangs"
     if not failure.signal:
         return f"exit code {failure.code}"
     try:
@@ -30,7 +32,7 @@ def report(run_id: str, outcome: OutcomeRecord) -> str:
     """
     restarts = "no restarts" if not outcome.restarts else f"{outcome.restarts} restart{'s' * (outcome.restarts > 1)}"
     if outcome.succeeded:
-        return f"run {run_id!r} succeeded in round {outcome.number} ({restarts})"
+        return f"run {run_id!r} succeeded in round {outcome.number} ({restarts}){_pace(outcome)}"
     if outcome.cause is None:
         return f"run {run_id!r} failed: {outcome.reason}"
     cause = outcome.cause
@@ -47,6 +49,17 @@ def report(run_id: str, outcome: OutcomeRecord) -> str:
         f"  then rank {other.rank} on {other.host}: {ending(other)}{_last_line(other)}" for other in outcome.others
     ]
     return "\n".join(lines)
+
+
+def _pace(outcome: OutcomeRecord) -> str:
+    slowest = outcome.slowest
+    if slowest is None:
+        return ""
+    beside = f", {1000 * outcome.typical:.3g} ms on a typical node" if outcome.typical != slowest.step else ""
+    return (
+        f"\nslowest: rank {slowest.rank} on {slowest.host}, {1000 * slowest.step:.3g} ms between heartbeats{beside}; "
+        f"longest pause {slowest.longest:.3g} s"
+    )
 
 
 def _shortened(text: str) -> list[str]:

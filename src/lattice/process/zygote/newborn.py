@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import _ctypes
 
@@ -15,6 +16,9 @@ SIGKILL = 9
 RTLD_NOW_IF_LOADED = 2 | 4
 MOST_REPEATED = 1 << 20
 BLAS_NAMES = ("openblas_%s", "openblas_%s64_", "scipy_openblas_%s", "scipy_openblas_%s64_")
+LONGEST_KNOCKING = 5.0
+ENTERED, GROUPED = 0, 1
+"""fields of the worker's line of the board, as in lattice.core.board"""
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 
 prctl = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")  # type: ignore[arg-type]
@@ -138,3 +142,71 @@ def renew_blas() -> None:
         threads = min(wanted or 1 << 30, call(count_processors))
         if threads > 1:
             call(set_threads, threads)
+
+
+def note(field: int) -> None:
+    """Write the moment into this worker's line of the board, if there is one."""
+    path, _, offset = os.environ.get("LATTICE_BOARD", "").partition("@")
+    moment = bytearray(8)  # struct would be one more module that the script can see
+    memoryview(moment).cast("d")[0] = time.monotonic()
+    try:
+        board = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(board, moment, int(offset) + 8 * field)
+        finally:
+            os.close(board)
+    except (OSError, ValueError):
+        pass  # it only tells how long a restart took
+
+
+def note_group() -> None:
+    """Have the moment noted at which torch's default process group is up, once, out of the script's sight."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    update = getattr(module, "_update_default_pg", None)
+    if not callable(update):
+        return  # another torch: then nobody will know
+
+    def updated(group: object) -> None:
+        update(group)
+        if group is not None:
+            module._update_default_pg = update  # type: ignore[union-attr]
+            note(GROUPED)
+
+    module._update_default_pg = updated  # type: ignore[union-attr]
+
+
+def hurry_group() -> None:
+    """
+    Have torch meet its master as soon as that listens.
+
+    Forked workers come within milliseconds of each other, and torch, refused once, tries again after half a second.
+    So the question that it asks just before is answered when the master is there.
+    """
+    module = sys.modules.get("torch.distributed.rendezvous")
+    question = getattr(module, "_torchelastic_use_agent_store", None)
+    if not callable(question) or os.environ.get("RANK", "0") == "0":
+        return
+
+    def answer() -> object:
+        module._torchelastic_use_agent_store = question  # type: ignore[union-attr]
+        wait_for_master()
+        return question()
+
+    module._torchelastic_use_agent_store = answer  # type: ignore[union-attr]
+
+
+def wait_for_master() -> None:
+    """Knock at the master's port, less and less often, until it opens; torch can tell better what else is wrong."""
+    import socket
+
+    pause, last = 0.001, time.monotonic() + LONGEST_KNOCKING
+    try:
+        master = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        while time.monotonic() < last:
+            try:
+                return socket.create_connection(master, 1.0).close()
+            except ConnectionRefusedError:
+                time.sleep(pause)
+                pause = min(1.5 * pause, 0.25)
+    except (KeyError, ValueError, OSError):
+        pass

@@ -300,3 +300,6 @@ def live(nursery: Nursery, leash: Control, go: int) -> None:
     leash.close()
     newborn.repeat(said)
     newborn.renew_blas()
+    newborn.note_group()
+    newborn.hurry_group()
+    newborn.note(newborn.ENTERED)
