@@ -213,6 +213,8 @@ class Session:
                 self.agent.take(RosterRead(world.now, number, tuple(entries)))
             case KeepAlive(lease=lease):
                 self.kept = lease
+                if lease:
+                    yield lambda store: store.machine.keep_alive(lease, world.now)
             case Revoke(lease=lease):
                 yield lambda store: store.revoke(name, lease)
 

@@ -165,6 +165,9 @@ class Session:
         if self._store.keep_alive(self._lease) <= 0:
             self._lease = 0
             raise StoreUnavailable("this node's lease lapsed: it was suspended, or its messages came too late")
+        self._keep_run()
+
+    def _keep_run(self) -> None:
         if self._run_lease and time.monotonic() >= self._next_run_beat:
             left = self._store.keep_alive(self._run_lease)
             self._next_run_beat = time.monotonic() + left / 3
@@ -206,6 +209,7 @@ class Session:
                 self._put(RosterRead(time.monotonic(), number, tuple(entries)))
             case KeepAlive(lease=lease):
                 self._run_lease, self._next_run_beat = lease, 0.0
+                self._keep_run()  # at once: nobody may have done it since the last leader was gone
             case Revoke(lease=lease):
                 self._store.revoke(lease)
 
