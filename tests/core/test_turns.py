@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 from lattice.core import rendezvous
+from lattice.core.electing import EAGER, TURN, turn
 from lattice.core.events import Changed, Connected, Event, ReadView, Ticked, Write, Written
 from lattice.core.keyspace import Batch, KeyValue, Removed
-from lattice.core.member import EAGER, TURN, turn
 from lattice.core.records import LeaderRecord, RunRecord
 from lattice.core.spec import NodeRange, Policy
 from lattice.core.state import Identity, State

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lattice.core import member
+from lattice.core import electing
 from tests.simulation.replay import replay
 
 SEEDS = 1000
 
 
 def test_no_schedule_breaks_a_promise_where_all_but_one_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "EAGER", 1)
-    monkeypatch.setattr(member, "TURN", 0.7)
+    monkeypatch.setattr(electing, "EAGER", 1)
+    monkeypatch.setattr(electing, "TURN", 0.7)
     for seed in range(SEEDS):
         story = replay(seed)
         assert not story, story

@@ -165,12 +165,12 @@ class Session:
         if self._store.keep_alive(self._lease) <= 0:
             self._lease = 0
             raise StoreUnavailable("this node's lease lapsed: it was suspended, or its messages came too late")
-        if self._run_lease and time.monotonic() >= self._next_run_beat:
-            self._keep_run()
+        self._keep_run()
 
     def _keep_run(self) -> None:
-        left = self._store.keep_alive(self._run_lease)
-        self._next_run_beat = time.monotonic() + left / 3
+        if self._run_lease and time.monotonic() >= self._next_run_beat:
+            left = self._store.keep_alive(self._run_lease)
+            self._next_run_beat = time.monotonic() + left / 3
 
     def _follow(self, prefix: str, after: int) -> None:
         epoch = self._epoch
@@ -208,9 +208,8 @@ class Session:
                 entries = [entry for item in found for entry in RosterRecord.decode(item.value).entries]
                 self._put(RosterRead(time.monotonic(), number, tuple(entries)))
             case KeepAlive(lease=lease):
-                self._run_lease = lease
-                if lease:  # at once: the leaders before may not have come to it
-                    self._keep_run()
+                self._run_lease, self._next_run_beat = lease, 0.0
+                self._keep_run()  # at once: nobody may have done it since the last leader was gone
             case Revoke(lease=lease):
                 self._store.revoke(lease)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from lattice.core import publishing
 from lattice.core.dataclass import replace
 from lattice.core.events import Note
-from lattice.core.incident import Verdict, judge, listed
+from lattice.core.incident import judge, listed
 from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
 from lattice.core.state import Leading, Move, Seen, State
 from lattice.core.supervision import NOTICE, STACKS
@@ -174,7 +174,7 @@ def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry
     reports = _reports(state, current.number)
     done = {name for name, report in reports.items() if report.record.done}
     if all(entry.incarnation in done for entry in roster):
-        return _succeed(state, current)
+        return publishing.succeed(state, current)
     missing = _missing(state, roster, done)
     nodes = _nodes(state)
     halted = {
@@ -225,13 +225,12 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     missing, lost = _missing(state, roster, done), _lost(state, current)
     if not missing <= lost:
         # Written down, because the node may come back before the next round and the leader may change until then.
-        if current.manner == NOTICE and not missing <= _nodes(state).keys():
-            # Who saves together with a node that is gone would wait for it: there is no time to save any more.
-            known = tuple(sorted(missing | lost))
-            verdict = judge(set(known), reports, current, _budget(state), roster)
-            urgent = replace(current, reason=verdict.reason, lost=known, manner="")
-            return publishing.stop_round(state, seen, urgent)
-        return publishing.note_lost(state, seen, tuple(sorted((missing | lost) - set(current.lost))))
+        manner = current.manner if current.manner == STACKS or missing <= _nodes(state).keys() else ""
+        if manner == current.manner:
+            return publishing.note_lost(state, seen, tuple(sorted((missing | lost) - set(current.lost))))
+        verdict = judge(missing | lost, reports, current, _budget(state), roster)  # all are told: it is urgent now
+        found = tuple(sorted(missing | lost))
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=found, manner=manner))
     nodes, stopped = _nodes(state), []
     for entry in roster:
         node = nodes.get(entry.incarnation)
@@ -248,7 +247,7 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     }
     verdict = judge(lost, counted, current, _budget(state), roster)
     if verdict.final:
-        return _fail(state, current, verdict)
+        return publishing.fail(state, current, verdict)
     members = {entry.incarnation for entry in roster}
     newcomers = [
         _candidate(name, node) for name, node in nodes.items() if name not in members and _available(node.record)
@@ -359,9 +358,9 @@ def _form(
         world=sum(entry.workers for entry in entries),
         parts=borders(cut),
         rebinds=rebinds,
-        kind=kind,
         follows=follows,
         moved=others if follows else (),
+        kind=kind,
     )
     fast = short_rounds if _was_short(leading) else 0
     sealed = replace(leading, fast=fast, number=number, roster=(), sealed_at=state.now, ended_at=None, patient=False)
@@ -370,42 +369,6 @@ def _form(
     facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
     text = f"round {number} sealed: {len(entries)} nodes, {record.world} workers" if bounds.maximum > 1 else ""
     return state, (*effects, Note("round sealed", text, facts))
-
-
-# -- the end -------------------------------------------------------------------------------------------------------
-
-
-def _succeed(state: State, current: RoundRecord) -> Move:
-    reports = _reports(state, current.number).values()
-    paces = sorted((seen.record.pace for seen in reports if seen.record.pace), key=lambda pace: pace.step)
-    outcome = OutcomeRecord(
-        state.uuid,
-        True,
-        current.number,
-        current.restarts,
-        0,
-        "all workers exited 0",
-        slowest=paces[-1] if paces else None,
-        typical=paces[len(paces) // 2].step if paces else 0.0,
-    )
-    return publishing.end(state, outcome)
-
-
-def _fail(state: State, current: RoundRecord, verdict: Verdict) -> Move:
-    status = verdict.cause.status if verdict.cause else 1
-    return publishing.end(
-        state,
-        OutcomeRecord(
-            state.uuid,
-            False,
-            current.number,
-            current.restarts,
-            status or 1,
-            verdict.reason,
-            verdict.cause,
-            verdict.others,
-        ),
-    )
 
 
 RULES = (lead,)

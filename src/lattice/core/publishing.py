@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lattice.core.dataclass import replace
 from lattice.core.events import Note
+from lattice.core.incident import Verdict
 from lattice.core.keyspace import CreatedAt, Delete, ModifiedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, LostRecord, OutcomeRecord, RosterRecord, RoundRecord
 from lattice.core.state import Move, Seen, State, lease_of, write
@@ -83,6 +84,41 @@ def end(state: State, outcome: OutcomeRecord) -> Move:
     # The round too: an end that is delayed must not meet a round that began meanwhile.
     guards = (*_guards(state), CreatedAt(keys.outcome, 0), _same_round(state))
     return write(state, "lead", Transaction(operations, guards), grants=((lease, state.policy.outcome_ttl),))
+
+
+def succeed(state: State, current: RoundRecord) -> Move:
+    """Write that all members are done."""
+    reports = [seen for (number, _), seen in state.view.reports.items() if number == current.number]
+    paces = sorted((seen.record.pace for seen in reports if seen.record.pace), key=lambda pace: pace.step)
+    outcome = OutcomeRecord(
+        state.uuid,
+        True,
+        current.number,
+        current.restarts,
+        0,
+        "all workers exited 0",
+        slowest=paces[-1] if paces else None,
+        typical=paces[len(paces) // 2].step if paces else 0.0,
+    )
+    return end(state, outcome)
+
+
+def fail(state: State, current: RoundRecord, verdict: Verdict) -> Move:
+    """Write why the run ends."""
+    status = verdict.cause.status if verdict.cause else 1
+    return end(
+        state,
+        OutcomeRecord(
+            state.uuid,
+            False,
+            current.number,
+            current.restarts,
+            status or 1,
+            verdict.reason,
+            verdict.cause,
+            verdict.others,
+        ),
+    )
 
 
 def clear(state: State) -> Move:

@@ -152,14 +152,14 @@ class RoundRecord(Record):
     """stopping only: nothing went wrong, newcomers are let in; failures after that are only its echo"""
     rebinds: int = 0
     """rounds in a row that ended because the master port was taken"""
-    kind: str = ""
-    """sealed only: what ended the round before, in a word"""
-    manner: str = ""
-    """stopping only: how workers are stopped, as in :mod:`lattice.core.supervision`"""
     follows: int = 0
     """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
     moved: tuple[int, ...] = ()
     """except these: group ranks of that round whose nodes have another place in this one, or none"""
+    kind: str = ""
+    """sealed only: what ended the round before, in a word"""
+    manner: str = ""
+    """stopping only: how workers are stopped, as in :mod:`lattice.core.supervision`"""
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
