@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing itself takes a while to load
 if TYPE_CHECKING:
     from lattice.worker import Notice, heartbeat, notice, on_notice
 
@@ -11,7 +10,7 @@ __version__ = "0.1.0"
 __all__ = ["Notice", "__version__", "heartbeat", "notice", "on_notice"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Loaded when asked for: the agent, which needs none of it, must start in a blink.
     if name in __all__:
         from lattice import worker

@@ -32,7 +32,7 @@ from lattice.core.events import (
 )
 from lattice.core.keyspace import Batch, Put, Transaction
 from lattice.core.keyvalue import KeyValueMachine, below
-from lattice.core.records import FailureRecord, Keys, NodeRecord, OutcomeRecord, RosterRecord, RoundRecord
+from lattice.core.records import FailureRecord, Keys, LostRecord, NodeRecord, OutcomeRecord, RosterRecord, RoundRecord
 from lattice.core.spec import NodeRange, Policy
 from lattice.core.state import Identity, State
 from lattice.core.topology import Assignment
@@ -216,6 +216,9 @@ class Story:
                     f"round {record.number} {record.phase}, {record.nodes} nodes, "
                     f"{record.restarts} restarts{lost} ({record.reason})",
                 )
+            elif change.key.startswith(self.keys.lost()) and hasattr(change, "value"):
+                number, later = change.key.removeprefix(self.keys.lost()), LostRecord.decode(change.value)
+                self._say("store", f"round {number}, for leaders only: lost {' '.join(later.incarnations)}")
             elif change.key == self.keys.outcome and hasattr(change, "value"):
                 outcome = OutcomeRecord.decode(change.value)
                 result = "succeeded" if outcome.succeeded else f"failed with {outcome.status}"
@@ -278,8 +281,8 @@ class Story:
                 actor.prefix = self.keys.root if whole else self.keys.control
                 snapshot = self.machine.read(actor.prefix, prefix=True)
                 actor.inbox.append(Viewed(self.now, whole, snapshot.items, snapshot.revision))
-            case ReadRoster(number=number, keys=keys):
-                items = [item for key in keys for item in self.machine.read(key).items]
+            case ReadRoster(number=number, key=key, whole=whole):
+                items = self.machine.read(key, prefix=whole).items
                 entries = tuple(entry for item in items for entry in RosterRecord.decode(item.value).entries)
                 actor.inbox.append(RosterRead(self.now, number, entries))
             case KeepAlive(lease=lease):

@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 from lattice.core.dataclass import dataclass as ours
+from lattice.core.dataclass import replace
+from lattice.core.events import Ticked, Written
+from lattice.core.records import Keys
+from lattice.core.rendezvous import begin
+from lattice.core.spec import NodeRange, Policy
+from lattice.core.state import Identity
+from lattice.core.topology import RosterEntry
 
 Maker = Callable[..., Any]
 
@@ -89,3 +96,49 @@ def test_what_is_not_frozen_is_the_standard_one(make: Maker) -> None:
     assert counter.count == 1
     with pytest.raises(TypeError):
         hash(counter)
+
+
+def test_a_copy_with_changes_is_what_the_standard_library_makes() -> None:
+    entry = RosterEntry("a", 1, 2, 3, "host", "address", (4,))
+    state = begin(Identity("job", "a", "host", "address", 1), Policy(NodeRange(1, 2)), (1,), 5.0)
+    changed: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (entry, {"group_rank": 7}),
+        (entry, {}),
+        (state, {"now": 6.0, "view": state.view, "pending": frozenset({"x"})}),
+        (Written(1.0, "tag", True, 2), {"at": 3.0}),  # a field of the class that it comes from
+        (Ticked(1.0), {"at": 2.0}),  # one field only
+        (Keys("job"), {"run_id": "other"}),  # computes some of its fields
+    )
+    for value, changes in changed:
+        mine: object = replace(value, **changes)
+        assert mine == dataclasses.replace(value, **changes)
+        assert type(mine) is type(value) and mine is not value
+
+
+def test_a_field_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError):
+        replace(RosterEntry("a", 1, 2, 3, "host", "address", (4,)), colour="red")  # type: ignore[call-arg]
+
+
+def test_values_can_be_copied_and_sent(make: Maker) -> None:
+    import copy
+
+    one = RosterEntry("a", 0, 0, 1, "h", "", (1,))
+    assert copy.deepcopy(one) == copy.copy(one) == one
+
+
+def test_fields_that_are_made_anew_or_not_asked_for(make: Maker) -> None:
+    class Bag:
+        name: str
+        items: list[int] = dataclasses.field(default_factory=list)
+        size: int = dataclasses.field(init=False, default=3)
+
+    cls = make(frozen=True, slots=True)(Bag)
+    one, other = cls("a"), cls(name="a", items=[])
+    assert one == other and one.items is not other.items and one.size == 3
+    with pytest.raises(TypeError):
+        cls("a", [], 4)
+    with pytest.raises(TypeError):
+        cls()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del one.name

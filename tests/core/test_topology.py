@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lattice.core.topology import PART_SIZE, Candidate, RosterEntry, assign, choose, parts
+from lattice.core.records import RoundRecord
+from lattice.core.topology import PART_SIZE, Candidate, RosterEntry, assign, borders, choose, moved, parts
 
 
 @st.composite
@@ -94,3 +97,38 @@ def test_everybody_finds_its_part_by_the_first_of_each(names: set[str]) -> None:
     assert all(len(part) <= PART_SIZE for part in cut)
     for name in names:
         assert name in {entry.incarnation for entry in cut[record.part_of(name)]}
+
+
+names = st.lists(st.text("0123456789abcdef", min_size=1, max_size=6), min_size=1, max_size=80, unique=True)
+
+
+@given(names)
+def test_borders_lead_every_member_to_its_part_in_few_characters(incarnations: list[str]) -> None:
+    cut = parts(RosterEntry(name, 0, 0, 1, "", "", ()) for name in incarnations)
+    record = RoundRecord(1, RoundRecord.SEALED, 0, "", "", 0, len(incarnations), 0, borders(cut))
+    for index, part in enumerate(cut):
+        assert all(record.part_of(entry.incarnation) == index for entry in part)
+        assert len(record.parts[index]) <= len(part[0].incarnation)
+
+
+def test_borders_of_random_incarnations_are_short() -> None:
+    random = Random(7)
+    cut = parts(RosterEntry(f"{random.getrandbits(64):016x}", 0, 0, 1, "", "", ()) for _ in range(1000))
+    assert len(cut) == -(-1000 // PART_SIZE)
+    assert sum(map(len, borders(cut))) < 4 * len(cut)
+
+
+@given(candidates(), st.data())
+def test_whoever_is_not_moved_has_the_same_place(members: tuple[Candidate, ...], data: st.DataObject) -> None:
+    before = assign(members)
+    ranks = {entry.incarnation: entry.group_rank for entry in before}
+    staying = data.draw(st.lists(st.sampled_from(members), unique=True, min_size=1))
+    after = {
+        entry.incarnation: entry
+        for entry in assign(tuple(replace(node, previous=ranks[node.incarnation], ports=(9,)) for node in staying))
+    }
+    listed = moved(before, after.values())
+    for entry in before:
+        mine = after.get(entry.incarnation)
+        holds = mine is not None and replace(mine, ports=entry.ports) == entry
+        assert holds == (entry.group_rank not in listed)

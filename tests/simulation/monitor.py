@@ -10,6 +10,7 @@ from lattice.core.records import (
     FailureRecord,
     Keys,
     LeaderRecord,
+    LostRecord,
     NodeRecord,
     OutcomeRecord,
     ReportRecord,
@@ -84,6 +85,11 @@ class Monitor:
         found = [item for key, item in self.mirror.items() if key.startswith(prefix)]
         return [(item.create_revision, ReportRecord.decode(item.value)) for item in found]
 
+    def lost(self, current: RoundRecord) -> frozenset[str]:
+        item = self.mirror.get(self.keys.lost(current.number))
+        later = () if item is None else LostRecord.decode(item.value).incarnations
+        return frozenset(current.lost + later)
+
     def roster(self, number: int) -> tuple[RosterEntry, ...]:
         run = self.run
         return self.rosters.get((self.life, run.uuid if run else "", number), ())
@@ -128,6 +134,7 @@ class Monitor:
                 current = self.round
                 if record and current and record.state == NodeRecord.STOPPED and record.round >= current.number:
                     self.acknowledged.add(name)
+                    self.dead.discard(name)  # it died when it had stopped, and its word was on the way
             if isinstance(change, Removed):
                 self.mirror.pop(key, None)
                 self.cluster.world.note(
@@ -191,7 +198,8 @@ class Monitor:
             # A round that is written anew into an emptied store is older than that; its leader does not know how old.
             self.sealed = ("", 0.0) if old is None and self.life else (writer, self.cluster.world.now)
             self.rosters[self.life, run.uuid, new.number] = entries
-            self.vanished.clear()
+            # Who went while the round was being sealed is missed in it, even if it comes back before that is noticed.
+            self.vanished = {entry.incarnation for entry in entries if self.node(entry.incarnation) is None}
             self.dead.clear()
             self.acknowledged.clear()
         else:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lattice.agent.inbox import merged
 from lattice.core.events import (
     Changed,
     Connected,
     Disconnected,
+    Event,
     KeepAlive,
     ReadRoster,
     ReadView,
@@ -203,15 +205,16 @@ class Session:
                 self.agent.take(Viewed(world.now, whole, snapshot.items, snapshot.revision))
                 if epoch == self.epoch:
                     self._follow(prefix, snapshot.revision)
-            case ReadRoster(number=number, keys=keys):
+            case ReadRoster(number=number, key=key, whole=whole):
                 entries: list[Any] = []
-                for key in keys:
-                    snapshot = yield partial(_read, key)
-                    for item in snapshot.items:
-                        entries.extend(RosterRecord.decode(item.value).entries)
+                snapshot = yield partial(_read, key, whole)
+                for item in snapshot.items:
+                    entries.extend(RosterRecord.decode(item.value).entries)
                 self.agent.take(RosterRead(world.now, number, tuple(entries)))
             case KeepAlive(lease=lease):
                 self.kept = lease
+                if lease:
+                    yield lambda store: store.machine.keep_alive(lease, world.now)
             case Revoke(lease=lease):
                 yield lambda store: store.revoke(name, lease)
 
@@ -246,12 +249,14 @@ class Session:
 
 
 class Watch:
-    """Delivers changes in order, with delay; holds them back while the network is cut."""
+    """Delivers changes in order, with delay, sometimes several at once; holds them back while the network is cut."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         self.session, self.prefix, self.epoch = session, prefix, session.epoch
         self.cancelled = False
         self.held: list[Batch] = []
+        self._late: list[Batch] = []
+        """arrived, and waiting in the agent's inbox"""
         self._free_at = 0.0
 
     def push(self, batch: Batch) -> None:
@@ -276,11 +281,25 @@ class Watch:
     def _deliver(self, batch: Batch) -> None:
         if self.cancelled:
             return
-        if self.session.agent.cut:
+        agent, world = self.session.agent, self.session.world
+        if agent.cut:
             self.held.append(batch)
             return
         self.session.revision = max(self.session.revision, batch.revision)
-        self.session.agent.take(Changed(self.session.world.now, batch))
+        self._late.append(batch)
+        if len(self._late) > 1:
+            return
+        if world.chance(0.2):  # the agent is busy, and takes what has come by then as one
+            agent.later(world.between(0.0, 0.1), self._take)
+        else:
+            self._take()
+
+    def _take(self) -> None:
+        late, self._late = self._late, []
+        if late and not self.cancelled:
+            changes = deque[Event](Changed(self.session.world.now, batch) for batch in late)
+            for event in merged(changes):
+                self.session.agent.take(event)
 
 
 def _grant(lease: int, ttl: float, store: SimulatedStore) -> int:
@@ -291,5 +310,5 @@ def _commit(writer: str, transaction: Transaction, store: SimulatedStore) -> Com
     return store.commit(writer, transaction)
 
 
-def _read(key: str, store: SimulatedStore) -> Snapshot:
-    return store.machine.read(key)
+def _read(key: str, prefix: bool, store: SimulatedStore) -> Snapshot:
+    return store.machine.read(key, prefix=prefix)

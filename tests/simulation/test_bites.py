@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lattice.core import leader, member, publishing
+from lattice.core import electing, leader, member, publishing
 from tests.simulation.mutation import Mutation
 from tests.simulation.replay import replay
 
@@ -20,9 +20,7 @@ MUTATIONS = (
     ),
     Mutation("absence means loss at once", leader, "_missing", "if state.settled:", "if True:"),
     Mutation("whoever once led writes on", publishing, "_guards", "return (CreatedAt(", "return () and (CreatedAt("),
-    Mutation(
-        "a loss uses the budget", leader, "_conclude", "verdict = judge(set(current.lost),", "verdict = judge(set(),"
-    ),
+    Mutation("a loss uses the budget", leader, "_conclude", "verdict = judge(lost,", "verdict = judge(set(),"),
     Mutation("the run is over when one node is done", leader, "_watch_over", "if all(", "if any("),
     Mutation(
         "a node that did not get to start says nothing",
@@ -31,7 +29,7 @@ MUTATIONS = (
         "number = max(current.number if current else 0, state.passed)",
         "number = current.number if current else 0",
     ),
-    Mutation("the records of the run lapse", member, "keep_run", "if state.leads and run", "if False and run"),
+    Mutation("the records of the run lapse", electing, "keep_run", "if state.leads and run", "if False and run"),
     Mutation("spares restart others", leader, "_grow", " or len(roster) >= policy.nodes.maximum", ""),
     Mutation("nothing claims the round of an emptied store", member, "node_record", "state.claiming and", "False and"),
     Mutation("decisions on a view without one's own writes", leader, "lead", "if not state.caught_up:", "if False:"),

@@ -70,13 +70,18 @@ def _check_budget(monitor: Monitor, old: RoundRecord, new: RoundRecord) -> None:
     if rise and old.planned and not before:
         raise _broken(f"round {number} uses the budget for a planned change")
     plain = [failure for failure in failures if failure.kind == "worker"]
-    if not rise and plain and not old.planned and not old.lost and not monitor.vanished and not monitor.life:
+    if not rise and plain and not old.planned and not monitor.lost(old) and not monitor.vanished and not monitor.life:
         raise _broken(f"round {number} is free, but {plain[0]} failed")
 
 
 def check_haste(monitor: Monitor, writer: str, old: RoundRecord | None, new: RoundRecord) -> None:
     """After a short round that ended for free the next one waits, unless newcomers were let in."""
-    if old is None or new.restarts > old.restarts or monitor.cluster.plan.spike or (old.planned and not old.lost):
+    if (
+        old is None
+        or new.restarts > old.restarts
+        or monitor.cluster.plan.spike
+        or (old.planned and not monitor.lost(old))
+    ):
         return
     (sealer, sealed), (stopper, stopped) = monitor.sealed, monitor.stopped
     leader = next(agent for agent in monitor.cluster.agents if agent.name == writer)

@@ -172,6 +172,10 @@ def test_identity_stays(store: Store) -> None:
     assert store.identity() == store.identity() != ""
 
 
+def test_what_is_read_says_of_which_data_it_is(store: Store, root: str) -> None:
+    assert store.read(root, prefix=True).identity == store.read(root + "a").identity == store.identity()
+
+
 def test_a_lapsed_lease_takes_its_keys_with_it_at_one_revision(store: Store, root: str) -> None:
     lease = store.grant(1)
     revision = put(store, root + "b", lease=lease)

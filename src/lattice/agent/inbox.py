@@ -6,7 +6,27 @@ import os
 from collections import deque
 from collections.abc import Iterator
 
-from lattice.core.events import Event
+from lattice.core.events import Changed, Event
+from lattice.core.keyspace import Batch
+
+
+def merged(events: deque[Event]) -> Iterator[Event]:
+    """
+    Take events in order, also those that are put meanwhile; changes that wait behind each other are taken as one.
+
+    A leader looks at all nodes whenever something changes. When a thousand of them register, or stop, in the same
+    second it would look a thousand times; this way it looks as often as it can, and no more.
+    """
+    while events:
+        event = events.popleft()
+        if isinstance(event, Changed) and events and isinstance(events[0], Changed):
+            changes = list(event.batch.changes)
+            while events and isinstance(following := events[0], Changed):
+                changes += following.batch.changes
+                event = following
+                events.popleft()
+            event = Changed(event.at, Batch(tuple(changes), event.batch.revision))
+        yield event
 
 
 class Inbox:
@@ -29,13 +49,12 @@ class Inbox:
             pass  # closed: nobody takes any more
 
     def take(self) -> Iterator[Event]:
-        """Take what is there, in order, also what is put meanwhile."""
+        """Take what is there, as :func:`merged` gives it."""
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:
             pass
-        while self._events:
-            yield self._events.popleft()
+        return merged(self._events)
 
     def close(self) -> None:
         """Give the descriptor back."""

@@ -6,9 +6,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from lattice.core.dataclass import dataclass
 from lattice.core.events import (
     Changed,
     Connected,
@@ -132,13 +132,13 @@ class Session:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _connect(self) -> None:
-        identity = self._store.identity()
+        snapshot = self._store.read(self._keys.control, prefix=True)
+        identity = snapshot.identity
         if identity != self._identity:
             self._lease = 0  # another store: a lease of this number there is somebody else's
         if not self._lease or self._store.keep_alive(self._lease) <= 0:
             self._lease = self._store.grant(self._ttl)
         self._run_lease = 0
-        snapshot = self._store.read(self._keys.control, prefix=True)
         emptied = bool(self._identity) and (identity != self._identity or snapshot.revision < self._revision)
         self._identity, self._revision = identity, snapshot.revision
         self._epoch += 1
@@ -165,6 +165,9 @@ class Session:
         if self._store.keep_alive(self._lease) <= 0:
             self._lease = 0
             raise StoreUnavailable("this node's lease lapsed: it was suspended, or its messages came too late")
+        self._keep_run()
+
+    def _keep_run(self) -> None:
         if self._run_lease and time.monotonic() >= self._next_run_beat:
             left = self._store.keep_alive(self._run_lease)
             self._next_run_beat = time.monotonic() + left / 3
@@ -200,12 +203,13 @@ class Session:
                 snapshot = self._store.read(prefix, prefix=True)
                 self._put(Viewed(time.monotonic(), whole, snapshot.items, snapshot.revision))
                 self._follow(prefix, snapshot.revision)
-            case ReadRoster(number=number, keys=keys):
-                found = [item for key in keys for item in self._store.read(key).items]
+            case ReadRoster(number=number, key=key, whole=whole):
+                found = self._store.read(key, prefix=whole).items
                 entries = [entry for item in found for entry in RosterRecord.decode(item.value).entries]
                 self._put(RosterRead(time.monotonic(), number, tuple(entries)))
             case KeepAlive(lease=lease):
                 self._run_lease, self._next_run_beat = lease, 0.0
+                self._keep_run()  # at once: nobody may have done it since the last leader was gone
             case Revoke(lease=lease):
                 self._store.revoke(lease)
 

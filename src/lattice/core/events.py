@@ -131,10 +131,12 @@ class ReadView:
 
 @dataclass(frozen=True, slots=True)
 class ReadRoster:
-    """Read roster parts of a round."""
+    """Read one roster part of a round, or all of them at one moment."""
 
     number: int
-    keys: tuple[str, ...]
+    key: str
+    whole: bool = False
+    """whether the key is what all parts begin with"""
 
 
 @dataclass(frozen=True, slots=True)

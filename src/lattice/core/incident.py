@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
 
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 from lattice.core.records import FailureRecord, ReportRecord, RoundRecord
 from lattice.core.state import Seen
 from lattice.core.topology import RosterEntry
 
 REBINDS = 3
 """rounds in a row that may end for a taken master port without using the restart budget"""
+NAMED = 8
+"""hosts named in a reason at most"""
 OTHERS = 32
 """further failures named in an outcome at most"""
 
@@ -56,7 +57,7 @@ def judge(
     """
     if lost:
         hosts = sorted(entry.host for entry in roster if entry.incarnation in lost) or ["a node"]
-        return Verdict(f"lost {', '.join(hosts)}", current.restarts, "node")
+        return Verdict(f"lost {listed(hosts)}", current.restarts, "node")
     ordered = sorted((seen for seen in reports.values() if seen.record.failure), key=lambda seen: seen.created)
     failures = [seen.record.failure for seen in ordered if seen.record.failure]
     if not failures:
@@ -77,6 +78,12 @@ def judge(
         kind,
         plain=True,
     )
+
+
+def listed(hosts: list[str]) -> str:
+    """Name some hosts, and say how many more there are: every agent gets this text, and people read it."""
+    more = len(hosts) - NAMED
+    return ", ".join(hosts) if more <= 0 else f"{', '.join(hosts[:NAMED])} and {more} more"
 
 
 def describe(failure: FailureRecord) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from lattice.core.dataclass import dataclass
 
 
@@ -71,6 +73,8 @@ class Snapshot:
 
     items: tuple[KeyValue, ...]
     revision: int
+    identity: str = field(default="", compare=False)
+    """the name of the data that it was read from"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import replace
 
 from lattice.core import publishing
+from lattice.core.dataclass import replace
 from lattice.core.events import Note
-from lattice.core.incident import Verdict, judge
+from lattice.core.incident import judge, listed
 from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
 from lattice.core.state import Leading, Move, Seen, State
 from lattice.core.supervision import NOTICE, STACKS
-from lattice.core.topology import Candidate, RosterEntry, assign, choose, parts
+from lattice.core.topology import Candidate, RosterEntry, assign, borders, choose, moved, parts
 
 SHORT = 10.0
 """a round that lasted less makes the next one wait, unless a plain worker failure ended it"""
@@ -59,11 +59,13 @@ def lead(state: State) -> Move | None:
     if seen is None:
         return _form_first(state)
     if state.leading.number != seen.record.number:
-        fresh = replace(state.leading, number=seen.record.number, sealed_at=None, ended_at=None)
+        fresh = replace(state.leading, number=seen.record.number, roster=(), sealed_at=None, ended_at=None)
         return replace(state, leading=replace(fresh, waiting_since=None, patient=False)), ()
-    roster = _roster(state, seen.record)
+    roster = state.leading.roster or _roster(state, seen.record)
     if roster is None:
         return None
+    if not state.leading.roster:
+        return replace(state, leading=replace(state.leading, roster=roster)), ()
     if seen.record.phase == RoundRecord.SEALED:
         return _watch_over(state, seen, roster)
     return _conclude(state, seen, roster)
@@ -99,7 +101,12 @@ def _form_first(state: State) -> Move | None:
         return _refill(state, max(claims, key=lambda claim: claim.number))
     if run.record.refill and not state.settled:
         return None
-    ready = [_candidate(name, seen) for name, seen in nodes.items() if _available(seen.record)]
+    here = [(name, seen) for name, seen in nodes.items() if _available(seen.record)]
+    if len(here) < state.policy.nodes.minimum and state.leading is not None:
+        since = state.leading.waiting_since
+        if since is not None and state.now < since + state.policy.join_timeout:
+            return None
+    ready = [_candidate(name, seen) for name, seen in here]
     number = _next_number(state, 0, run.record.refill)
     return _form(state, ready, number=number, restarts=0, reason="first round", rebinds=0)
 
@@ -121,9 +128,11 @@ def _refill(state: State, claim: RoundRecord) -> Move | None:
         claim,
         phase=RoundRecord.SEALED if intact else RoundRecord.STOPPING,
         reason=claim.reason if intact else "the store was emptied, and not all workers came through it",
-        parts=tuple(part[0].incarnation for part in cut),
+        parts=borders(cut),
         lost=() if complete else (UNKNOWN,),
         planned=False,
+        follows=0,
+        moved=(),
     )
     state, effects = publishing.publish(state, current, cut, previous=None)
     text = f"round {current.number} written anew into the emptied store"
@@ -153,13 +162,19 @@ def _missing(state: State, roster: tuple[RosterEntry, ...], done: Set[str]) -> f
     return frozenset(gone)
 
 
+def _lost(state: State, current: RoundRecord) -> frozenset[str]:
+    """Tell who was lost or leaving while the round came to its end, whoever led then."""
+    noted = state.view.lost.get(current.number)
+    return frozenset(current.lost + (noted.incarnations if noted else ()))
+
+
 def _watch_over(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]) -> Move | None:
     leading, current = state.leading, seen.record
     assert leading is not None
     reports = _reports(state, current.number)
     done = {name for name, report in reports.items() if report.record.done}
     if all(entry.incarnation in done for entry in roster):
-        return _succeed(state, current)
+        return publishing.succeed(state, current)
     missing = _missing(state, roster, done)
     nodes = _nodes(state)
     halted = {
@@ -194,7 +209,7 @@ def _grow(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, ...]
     if leading.grew_at is not None and state.now < leading.grew_at + policy.grow_interval:
         return None
     state = replace(state, leading=replace(leading, ended_at=state.now, grew_at=state.now))
-    hosts = ", ".join(sorted(node.record.host for node in newcomers))
+    hosts = listed(sorted(node.record.host for node in newcomers))
     joined = replace(seen.record, reason=f"{hosts} joined", planned=True, manner=NOTICE)
     return publishing.stop_round(state, seen, joined)
 
@@ -207,30 +222,32 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
         return replace(state, leading=replace(leading, ended_at=state.now)), ()
     reports = _reports(state, current.number)
     done = {name for name, report in reports.items() if report.record.done}
-    missing = _missing(state, roster, done)
-    if not missing <= set(current.lost):
+    missing, lost = _missing(state, roster, done), _lost(state, current)
+    if not missing <= lost:
         # Written down, because the node may come back before the next round and the leader may change until then.
-        lost = tuple(sorted(missing | set(current.lost)))
-        verdict = judge(set(lost), reports, current, _budget(state), roster)
         manner = current.manner if current.manner == STACKS or missing <= _nodes(state).keys() else ""
-        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=lost, manner=manner))
+        if manner == current.manner:
+            return publishing.note_lost(state, seen, tuple(sorted((missing | lost) - set(current.lost))))
+        verdict = judge(missing | lost, reports, current, _budget(state), roster)  # all are told: it is urgent now
+        found = tuple(sorted(missing | lost))
+        return publishing.stop_round(state, seen, replace(current, reason=verdict.reason, lost=found, manner=manner))
     nodes, stopped = _nodes(state), []
     for entry in roster:
         node = nodes.get(entry.incarnation)
         if node is None:
             # Who was seen leaving is not waited for, however short this connection is: it went when all was stopped.
-            if not state.settled and entry.incarnation not in current.lost:
+            if not state.settled and entry.incarnation not in lost:
                 return None
         elif node.record.state == NodeRecord.STOPPED and node.record.round >= current.number:
-            stopped.append(replace(_candidate(entry.incarnation, node), previous=entry.group_rank))
+            stopped.append((entry, node))
         else:
             return None  # it is still stopping, or leaving
     counted = {
         name: report for name, report in reports.items() if not current.planned or report.created <= seen.modified
     }
-    verdict = judge(set(current.lost), counted, current, _budget(state), roster)
+    verdict = judge(lost, counted, current, _budget(state), roster)
     if verdict.final:
-        return _fail(state, current, verdict)
+        return publishing.fail(state, current, verdict)
     members = {entry.incarnation for entry in roster}
     newcomers = [
         _candidate(name, node) for name, node in nodes.items() if name not in members and _available(node.record)
@@ -241,10 +258,11 @@ def _conclude(state: State, seen: Seen[RoundRecord], roster: tuple[RosterEntry, 
     short_rounds = leading.fast if current.planned else 0
     if not verdict.plain:
         short_rounds = leading.fast + 1
+    staying = [replace(_candidate(entry.incarnation, node), previous=entry.group_rank) for entry, node in stopped]
     return _form(
         state,
-        [*stopped, *newcomers],
-        number=_next_number(state, current.number, UNKNOWN in current.lost),
+        [*staying, *newcomers],
+        number=_next_number(state, current.number, UNKNOWN in lost),
         restarts=verdict.restarts,
         reason=verdict.reason,
         rebinds=verdict.rebinds,
@@ -325,6 +343,9 @@ def _form(
         return replace(state, told=text), (Note("last call", text, {"round": number, "nodes": len(ready)}),)
     entries = assign(choose(ready, bounds.maximum))
     cut = parts(entries)
+    # Where most stay what they are it is enough to name the others.
+    others = moved(leading.roster, entries)
+    follows = leading.number if len(others) < len(entries) // 4 else 0
     first = entries[0]
     record = RoundRecord(
         number=number,
@@ -335,53 +356,19 @@ def _form(
         master_port=first.ports[0],
         nodes=len(entries),
         world=sum(entry.workers for entry in entries),
-        parts=tuple(part[0].incarnation for part in cut),
+        parts=borders(cut),
         rebinds=rebinds,
+        follows=follows,
+        moved=others if follows else (),
         kind=kind,
     )
     fast = short_rounds if _was_short(leading) else 0
-    sealed = replace(leading, fast=fast, number=number, sealed_at=state.now, ended_at=None, patient=False)
+    sealed = replace(leading, fast=fast, number=number, roster=(), sealed_at=state.now, ended_at=None, patient=False)
     last = leading.number if state.view.round is not None else None
     state, effects = publishing.publish(replace(state, leading=sealed), record, cut, previous=last)
     facts = {"round": number, "nodes": len(entries), "world": record.world, "reason": reason}
     text = f"round {number} sealed: {len(entries)} nodes, {record.world} workers" if bounds.maximum > 1 else ""
     return state, (*effects, Note("round sealed", text, facts))
-
-
-# -- the end -------------------------------------------------------------------------------------------------------
-
-
-def _succeed(state: State, current: RoundRecord) -> Move:
-    reports = _reports(state, current.number).values()
-    paces = sorted((seen.record.pace for seen in reports if seen.record.pace), key=lambda pace: pace.step)
-    outcome = OutcomeRecord(
-        state.uuid,
-        True,
-        current.number,
-        current.restarts,
-        0,
-        "all workers exited 0",
-        slowest=paces[-1] if paces else None,
-        typical=paces[len(paces) // 2].step if paces else 0.0,
-    )
-    return publishing.end(state, outcome)
-
-
-def _fail(state: State, current: RoundRecord, verdict: Verdict) -> Move:
-    status = verdict.cause.status if verdict.cause else 1
-    return publishing.end(
-        state,
-        OutcomeRecord(
-            state.uuid,
-            False,
-            current.number,
-            current.restarts,
-            status or 1,
-            verdict.reason,
-            verdict.cause,
-            verdict.others,
-        ),
-    )
 
 
 RULES = (lead,)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from lattice.core import publishing
-from lattice.core.events import Finish, KeepAlive, Note, ReadRoster, ReadView, Revoke, StartWorkers, StopWorkers
+from lattice.core import electing, publishing
+from lattice.core.dataclass import replace
+from lattice.core.events import Finish, Note, ReadRoster, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
 from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
 from lattice.core.spec import NodeRange
-from lattice.core.state import Move, State, Workers, lease_of, write
+from lattice.core.state import Move, Place, State, Workers, lease_of, write
 from lattice.core.supervision import NOTICE
-from lattice.core.topology import Assignment
+from lattice.core.topology import Assignment, RosterEntry
 
 
 def grace(state: State) -> float:
@@ -31,6 +31,7 @@ def moments(state: State) -> Iterator[float]:
         yield since + grace(state) if state.met else state.started + state.policy.connect_timeout
     if state.found_dead is not None:
         yield state.found_dead + state.policy.lease_ttl
+    yield from electing.moments(state)
     if state.claiming:
         yield state.sent_at + state.policy.lease_ttl
 
@@ -119,7 +120,7 @@ def make_run(state: State) -> Move | None:
         puts.append(Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), mine))
         guards.append(CreatedAt(state.keys.leader, 0))
     state, effects = write(
-        replace(state, sent=node, sent_at=state.now),
+        replace(state, sent=node, sent_at=state.now, tried=state.view.revision),
         "run",
         Transaction(tuple(puts), tuple(guards)),
         grants=((lease, ttl),),
@@ -251,35 +252,6 @@ def tell_result(state: State) -> Move | None:
     return write(replace(state, report_sent=True), "report", Transaction((put,), guards))
 
 
-def campaign(state: State) -> Move | None:
-    """Nobody leads: try to."""
-    run = state.view.run
-    if state.lease is None or state.ending or state.leaving or run is None or run.record.uuid != state.uuid:
-        return None
-    if state.view.leader is not None or state.sent is None or state.view.outcome is not None:
-        return None
-    if state.pending & {"leader", "node", "run", "view"} or not state.caught_up:
-        return None
-    put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
-    guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))
-    return write(state, "leader", Transaction((put,), guards))
-
-
-def widen(state: State) -> Move | None:
-    """A leader watches everything; whoever leads no more, only what everybody watches."""
-    if state.lease is None or state.ending or "view" in state.pending or state.view.whole == state.leads:
-        return None
-    note = (Note("leading", "", {}),) if state.leads else ()
-    return replace(state, pending=state.pending | {"view"}, leading=None), (ReadView(whole=state.leads), *note)
-
-
-def keep_run(state: State) -> Move | None:
-    """Whoever leads keeps the records of the run alive."""
-    run = state.view.run
-    lease = run.record.lease if state.leads and run is not None else 0
-    return None if lease == state.kept or state.lease is None else (replace(state, kept=lease), (KeepAlive(lease),))
-
-
 def follow_round(state: State) -> Move | None:
     """Stop when the round ends or goes on without this node; find this node's place in a new one; start."""
     seen, run = state.view.round, state.view.run
@@ -304,14 +276,25 @@ def follow_round(state: State) -> Move | None:
     if state.place is None or state.place.number != current.number:
         if "roster" in state.pending:
             return None
-        every = range(len(current.parts))
-        wanted = every if state.me.whole_roster else (current.part_of(state.me.incarnation),)
-        keys = tuple(state.keys.roster(current.number, part) for part in wanted)
+        if (entry := _kept(state, current)) is not None:
+            return replace(state, place=Place(current.number, entry)), ()
+        whole, part = state.me.whole_roster, current.part_of(state.me.incarnation)
+        key = state.keys.rosters(current.number) if whole else state.keys.roster(current.number, part)
         asked = replace(state, pending=state.pending | {"roster"}, reading=state.uuid)
-        return asked, (ReadRoster(current.number, keys),)
+        return asked, (ReadRoster(current.number, key, whole),)
     if state.place.entry is None:
         return _wait_as_spare(state, current)
     return _start(state, current, run.record)
+
+
+def _kept(state: State, current: RoundRecord) -> RosterEntry | None:
+    """Give this node's place if it is the one it had in the round before, so that it need not be read."""
+    mine, entry = state.round, state.entry
+    if mine is None or entry is None or not current.follows or mine.number != current.follows:
+        return None
+    if state.me.whole_roster or entry.group_rank == 0 or entry.group_rank in current.moved:
+        return None  # the port of rank 0 is the master's: all must mean the same
+    return replace(entry, ports=state.ports)
 
 
 def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:
@@ -378,8 +361,6 @@ RULES = (
     bury_run,
     tell_result,  # before the record that says that the workers are stopped: whoever sees that has seen why
     register,
-    campaign,
-    widen,
-    keep_run,
+    *electing.RULES,
     follow_round,
 )

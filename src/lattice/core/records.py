@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field, replace
+from bisect import bisect_right
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 from lattice.core.dataclass import dataclass
@@ -59,6 +60,10 @@ class Keys:
     def report(self, number: int, incarnation: str) -> str:
         """Give the key of one agent's report on one round."""
         return f"{self.reports(number)}{incarnation}"
+
+    def lost(self, number: int | None = None) -> str:
+        """Give the key that names further losses of one round, or the prefix of all such keys."""
+        return f"{self.root}lost/" if number is None else f"{self.root}lost/{number}"
 
     def rosters(self, number: int | None = None) -> str:
         """Give the prefix of the roster parts of one round, or of all."""
@@ -140,13 +145,17 @@ class RoundRecord(Record):
     nodes: int
     world: int
     parts: tuple[str, ...]
-    """the first incarnation of each roster part; parts are in order of incarnation"""
+    """where each roster part begins; parts are in order of incarnation"""
     lost: tuple[str, ...] = ()
-    """stopping only: members that were lost or leaving when it was written"""
+    """stopping only: members that were lost or leaving when it was written; see also LostRecord"""
     planned: bool = False
     """stopping only: nothing went wrong, newcomers are let in; failures after that are only its echo"""
     rebinds: int = 0
     """rounds in a row that ended because the master port was taken"""
+    follows: int = 0
+    """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
+    moved: tuple[int, ...] = ()
+    """except these: group ranks of that round whose nodes have another place in this one, or none"""
     kind: str = ""
     """sealed only: what ended the round before, in a word"""
     manner: str = ""
@@ -154,11 +163,23 @@ class RoundRecord(Record):
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
-        return cls(**{**fields, "parts": tuple(fields["parts"]), "lost": tuple(fields.get("lost", ()))})
+        lists = {name: tuple(fields.get(name, ())) for name in ("lost", "moved")}
+        return cls(**{**fields, "parts": tuple(fields["parts"]), **lists})
 
     def part_of(self, incarnation: str) -> int:
         """Tell which roster part an agent is in, if it is in the round at all."""
-        return max(sum(1 for first in self.parts if first <= incarnation) - 1, 0)
+        return max(bisect_right(self.parts, incarnation) - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecord(Record):
+    """Members lost or leaving since a round is stopping: for the next leader, so the others are not told each time."""
+
+    incarnations: tuple[str, ...]
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        return cls(tuple(fields["incarnations"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,4 +329,4 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def roster_entry(fields: dict[str, Any]) -> RosterEntry:
     """Rebuild a roster entry from its JSON fields."""
-    return replace(RosterEntry(**fields), ports=tuple(fields["ports"]))
+    return RosterEntry(**{**fields, "ports": tuple(fields["ports"])})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from lattice.core import leader, member
+from lattice.core.dataclass import replace
 from lattice.core.events import (
     Changed,
     Connected,
@@ -52,6 +52,8 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
     if state.finished:
         return state, ()
     state, effects = absorb(replace(state, now=max(state.now, event.at)), event)
+    if (state.view.leader is None) != (state.leaderless is not None):
+        state = replace(state, leaderless=state.now if state.view.leader is None else None)
     collected = list(effects)
     for _ in range(100):
         move = next((move for rule in RULES if (move := rule(state)) is not None), None)
@@ -87,6 +89,8 @@ def absorb(state: State, event: Event) -> Move:
             return leader.watched(replace(state, view=view, pending=state.pending - {"view"}, awaited=0), came), ()
         case Changed(batch=batch):
             view = changed(state.view, batch.changes, batch.revision)
+            if view.nodes is state.view.nodes:
+                return replace(state, view=view), ()
             return leader.watched(replace(state, view=view), came=view.nodes.keys() - state.view.nodes.keys()), ()
         case Written():
             return _written(state, event)
@@ -168,6 +172,10 @@ def _written(state: State, event: Written) -> Move:
         # Only what is watched will be seen: a node's own record is not, unless it leads.
         watched = state.view.whole or event.tag in ("run", "leader", "lead")
         return (replace(state, awaited=max(state.awaited, event.revision)) if watched else state), ()
-    # Somebody else was faster: look again before deciding anything.
+    if event.tag in ("run", "leader"):
+        # Somebody else was faster. What they wrote is watched: it has come, or will, and nobody needs to ask for it.
+        sent = state.sent if event.tag == "leader" else None
+        return replace(state, sent=sent, awaited=max(state.awaited, state.tried + 1)), ()
+    # Something is not as it was seen: look again before deciding anything.
     state = replace(state, sent=None, report_sent=False, pending=state.pending | {"view"})
     return state, (ReadView(state.view.whole),)

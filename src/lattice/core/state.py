@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Generic, TypeVar
 
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 from lattice.core.events import Effect, Finish, Write
 from lattice.core.keyspace import KeyValue, Removed, Transaction
 from lattice.core.records import (
     Keys,
     LeaderRecord,
+    LostRecord,
     NodeRecord,
     OutcomeRecord,
     Record,
@@ -46,11 +47,13 @@ class View:
     revision: int = 0
     control: Mapping[str, Seen[Record]] = field(default_factory=dict)
     nodes: Mapping[str, Seen[NodeRecord]] = field(default_factory=dict)
-    """by incarnation; empty unless the whole run is watched, like the two below"""
+    """by incarnation; empty unless the whole run is watched, like all below"""
     reports: Mapping[tuple[int, str], Seen[ReportRecord]] = field(default_factory=dict)
     """by round and incarnation"""
     rosters: Mapping[tuple[int, int], RosterRecord] = field(default_factory=dict)
     """by round and part"""
+    lost: Mapping[int, LostRecord] = field(default_factory=dict)
+    """by round"""
 
     @property
     def run(self) -> Seen[RunRecord] | None:
@@ -75,7 +78,7 @@ class View:
 
 def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) -> View:
     """Give the view after some changes."""
-    control, nodes, reports, rosters = dict(view.control), view.nodes, view.reports, view.rosters
+    control, nodes, reports, rosters, lost = dict(view.control), view.nodes, view.reports, view.rosters, view.lost
     keys = view.keys
     kinds: dict[str, type[Record]] = {
         keys.run: RunRecord,
@@ -102,6 +105,10 @@ def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) 
                     rosters.pop((int(number), int(part)), None)  # type: ignore[attr-defined]
                 else:
                     rosters[int(number), int(part)] = RosterRecord.decode(change.value)  # type: ignore[index]
+            elif key.startswith(keys.lost()):
+                of = int(key.removeprefix(keys.lost()))
+                noted = {} if isinstance(change, Removed) else {of: LostRecord.decode(change.value)}
+                lost = {other: record for other, record in lost.items() if other != of} | noted
         except (WrongRecordError, ValueError):
             continue  # somebody else's key, or a newer Lattice's: not ours to judge
     return replace(
@@ -111,6 +118,7 @@ def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) 
         nodes=nodes,
         reports=reports,
         rosters=rosters,
+        lost=lost,
     )
 
 
@@ -178,6 +186,8 @@ class Leading:
     """when the last round that only admitted newcomers was begun"""
     fast: int = 0
     """short rounds in a row"""
+    roster: tuple[RosterEntry, ...] = ()
+    """all members of that round by rank, once their parts have been put together"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +215,10 @@ class State:
     """the run lease that this agent keeps alive"""
     awaited: int = 0
     """a write of ours was applied at this revision: nothing that it may have changed is decided before it is seen"""
+    tried: int = 0
+    """what had been seen when this agent last tried to begin a run or to lead; whoever was faster is seen after it"""
+    leaderless: float | None = None
+    """since when nobody leads, as far as this agent can see"""
     # the run
     uuid: str = ""
     """the run that this agent takes part in"""

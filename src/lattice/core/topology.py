@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from lattice.core.dataclass import dataclass
 
-PART_SIZE = 256
-"""members in one roster part at most"""
+PART_SIZE = 16
+"""members in one roster part at most: a member reads one, and the more there are the longer the round record is"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,38 @@ def assign(members: tuple[Candidate, ...]) -> tuple[RosterEntry, ...]:
     return tuple(entries)
 
 
+def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[int, ...]:
+    """
+    List the group ranks of one round whose nodes have another place in the next, or none.
+
+    Their ports may differ: each node knows its own, and whoever needs those of others reads the roster.
+
+    :param before: members of the one
+    :param after: members of the next
+    """
+
+    def place(entry: RosterEntry) -> tuple[int, int, int, str, str]:
+        return entry.group_rank, entry.rank_offset, entry.workers, entry.host, entry.address
+
+    places = {entry.incarnation: place(entry) for entry in after}
+    return tuple(sorted(entry.group_rank for entry in before if places.get(entry.incarnation) != place(entry)))
+
+
 def parts(entries: Iterable[RosterEntry]) -> tuple[tuple[RosterEntry, ...], ...]:
     """Cut a roster into parts in order of incarnation, so that an agent finds its own by the first of each."""
     ordered = sorted(entries, key=lambda entry: entry.incarnation)
     return tuple(tuple(ordered[at : at + PART_SIZE]) for at in range(0, len(ordered), PART_SIZE))
+
+
+def borders(cut: tuple[tuple[RosterEntry, ...], ...]) -> tuple[str, ...]:
+    """
+    Tell where each part begins, in as few characters as will do: every agent gets this.
+
+    :param cut: parts, as from :func:`parts`
+    :return: for each part a text that is greater than all incarnations before it and not greater than its own
+    """
+    found = [""]
+    for before, part in pairwise(cut):
+        last, first = before[-1].incarnation, part[0].incarnation
+        found.append(next(first[:size] for size in range(1, len(first) + 1) if first[:size] > last))
+    return tuple(found)

@@ -42,7 +42,7 @@ class Store(Protocol):
 
         :param key: the key or prefix
         :param prefix: whether ``key`` is a prefix
-        :return: what is there, and the revision at which it was
+        :return: what is there, the revision at which it was, and the name of the data as :meth:`identity` gives it
         """
 
     def commit(self, transaction: Transaction) -> Commit:
@@ -98,7 +98,8 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
         case "memory":
             from lattice.stores.memory import MemoryStore
 
-            return MemoryStore()
+            # Its one agent watches from what it has just read: changes of long ago would only grow with every restart.
+            return MemoryStore(history=100)
         case "etcd":
             from lattice.stores.etcd import EtcdStore
 

@@ -57,7 +57,7 @@ class EtcdStore:
             KeyValue(kv.key.decode(errors="replace"), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
             for kv in response.kvs
         ]
-        return Snapshot(tuple(items), response.header.revision)
+        return Snapshot(tuple(items), response.header.revision, f"{response.header.cluster_id:x}")
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
@@ -83,14 +83,16 @@ class EtcdStore:
     def watch(self, prefix: str, after: int, sink: Sink) -> EtcdWatch:
         """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
         start, end = _span(prefix, True)
-        watch = EtcdWatch(self._client, self._client.stream("Watch"), sink)
+        create = MESSAGES["WatchCreateRequest"](key=start, range_end=end, start_revision=after + 1)
+        request = MESSAGES["WatchRequest"](create_request=create)
+        watch = EtcdWatch(self._client, self._client.stream("Watch", request), sink)
         try:
-            watch.begin(start, end, after + 1)
+            watch.begin()
         except Denied:
             # etcd 3.4 says the same of a login that has expired as of a user who may not read.
-            watch = EtcdWatch(self._client, self._client.stream("Watch", fresh_login=True), sink)
+            watch = EtcdWatch(self._client, self._client.stream("Watch", request, fresh_login=True), sink)
             try:
-                watch.begin(start, end, after + 1)
+                watch.begin()
             except Denied as error:
                 raise (refusal(watch.endpoint, error.text) or error) from None
         with self._lock:

@@ -69,15 +69,15 @@ class EtcdClient:
                     raise (refusal(connection.name, error.text) or error) from None
                 stale = token
 
-    def stream(self, method: str, *, fresh_login: bool = False) -> Stream:
+    def stream(self, method: str, request: Any, *, fresh_login: bool = False) -> Stream:
         """
-        Begin a call that goes on.
+        Begin a call whose answers go on.
 
         :param fresh_login: whether the login is to be renewed first
         """
         connection = self._current()
         token = self._authenticate(connection, self._token if fresh_login else None)
-        return Stream(connection, method, _metadata(token))
+        return Stream(connection, method, request, _metadata(token))
 
     def drop(self, connection: Connection, reason: LatticeError) -> None:
         """Stop using a connection; the next call goes to the next endpoint."""

@@ -10,7 +10,7 @@ from lattice.errors import Compacted, LatticeError, StoreUnavailable
 from lattice.stores import Sink
 from lattice.stores.etcd_client import EtcdClient
 from lattice.stores.etcd_connection import Stream
-from lattice.stores.etcd_messages import DELETE, MESSAGES
+from lattice.stores.etcd_messages import DELETE
 
 
 class Denied(StoreUnavailable):
@@ -49,15 +49,13 @@ class EtcdWatch:
         """Where it watches."""
         return self._stream.connection.name
 
-    def begin(self, key: bytes, range_end: bytes, start_revision: int) -> None:
+    def begin(self) -> None:
         """
-        Ask for the changes and wait until etcd has confirmed that it will send them.
+        Wait until etcd has confirmed that it will send the changes.
 
         :raises Denied: if etcd said no
         :raises LatticeError: if it did not answer
         """
-        create = MESSAGES["WatchCreateRequest"](key=key, range_end=range_end, start_revision=start_revision)
-        self._stream.send(MESSAGES["WatchRequest"](create_request=create))
         self._thread.start()
         connection = self._stream.connection
         if not self._begun.wait(self._client.timeout):

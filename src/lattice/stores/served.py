@@ -36,7 +36,9 @@ class ServedStore:
 
     def read(self, key: str, *, prefix: bool = False) -> Snapshot:
         """Read one key, or everything that begins with it."""
-        return load_snapshot(self._current().ask("read", key, prefix))
+        line = self._current()
+        found = load_snapshot(line.ask("read", key, prefix))
+        return Snapshot(found.items, found.revision, line.identity())
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""

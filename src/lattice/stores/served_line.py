@@ -66,6 +66,7 @@ class Line:
     def __init__(self, name: str, connection: socket.socket, secret: bytes, timeout: float) -> None:
         self.name = name
         self.broken: LatticeError | None = None
+        self._identity = ""
         self._connection = connection
         self._timeout = timeout
         self._lock = threading.Lock()
@@ -99,6 +100,11 @@ class Line:
         if question.error is not None:
             raise question.error
         return question.result
+
+    def identity(self) -> str:
+        """Name the data at the other end, which is asked once: as long as the line holds it is the same."""
+        self._identity = self._identity or str(self.ask("identity"))
+        return self._identity
 
     def watch(self, prefix: str, after: int, sink: Sink) -> ServedWatch:
         """Begin a watch; what it sees may come before the answer does."""

@@ -1,0 +1,60 @@
+"""What a node costs etcd does not grow with the number of nodes: counted by etcd itself, with simulated agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks import scale_meters
+from benchmarks.scale_cluster import LEADER, Cluster
+from benchmarks.scale_meters import Reading
+from tests.etcd_server import EtcdServer
+
+NODES = 24
+SLACK = 10
+"""calls of the leader, and of nodes that were first to come"""
+
+
+@pytest.fixture
+def cluster(own_etcd: EtcdServer) -> Iterator[Cluster]:
+    host, port = own_etcd.endpoint
+    agents = Cluster(f"{host}:{port}", NODES, spread=1, lease_ttl=5.0)
+    try:
+        yield agents
+    finally:
+        agents.close()
+
+
+def meters(etcd: EtcdServer, cluster: Cluster) -> Reading:
+    return scale_meters.read(cluster.endpoint, etcd.pid, 0, [])
+
+
+def test_a_node_costs_etcd_a_few_calls_and_bytes_for_each_round(own_etcd: EtcdServer, cluster: Cluster) -> None:
+    cluster.prepare(minimum=NODES // 2)
+    before = meters(own_etcd, cluster)
+    cluster.start(together=True)
+    cluster.started()
+    first = meters(own_etcd, cluster).since(before)
+    # Read what is there, make a lease, watch, register, read one's place; and some try to begin the run at once.
+    assert first.calls <= 5 * NODES + 2 * NODES + SLACK
+    assert first.requests["Watch"] <= NODES + 1
+    assert first.sent <= 10_000 * NODES
+
+    before = meters(own_etcd, cluster)
+    cluster.goodbye()
+    cluster.started()
+    left = meters(own_etcd, cluster).since(before)
+    # Every other node says that it has stopped. None but the first and whoever moved up asks for its place.
+    assert left.requests["Txn"] <= NODES + SLACK
+    assert left.requests.get("Range", 0) <= SLACK
+    assert left.requests.get("Watch", 0) == 0
+
+    before = meters(own_etcd, cluster)
+    cluster.kill(LEADER)
+    cluster.started()
+    lost = meters(own_etcd, cluster).since(before)
+    # A few try to lead, one does and reads all. Whoever was beaten asks for nothing.
+    assert lost.requests["Txn"] <= NODES + SLACK
+    assert lost.requests.get("Range", 0) + lost.requests.get("Watch", 0) <= SLACK
+    assert not cluster.troubles
