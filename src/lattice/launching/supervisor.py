@@ -162,6 +162,7 @@ class Crew:
     _secret: bytes = field(default_factory=lambda: os.urandom(32))
     _store: MemoryStore = field(default_factory=MemoryStore)
     _server: StoreServer | None = None
+    _watcher: threading.Thread | None = None
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def assemble(self, minimum: int) -> None:
@@ -175,7 +176,8 @@ class Crew:
         for host in self.hosts:
             process = self.transports[host.transport].start(host)
             self.nodes.append(Node(host, process, self._server, self._news.put))
-        threading.Thread(target=self._watch, name="alive", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, name="alive", daemon=True)
+        self._watcher.start()
         missing, problems = set(map(id, self.nodes)), {}
         deadline = time.monotonic() + self.timeout
         while missing:
@@ -250,6 +252,8 @@ class Crew:
     def close(self) -> None:
         """Let all nodes go."""
         self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join()
         for node in self.nodes:
             node.close()
         self.nodes.clear()

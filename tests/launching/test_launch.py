@@ -1,0 +1,239 @@
+"""``lattice.launch`` from the outside: results, errors, ends, and nothing left behind."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import lattice
+from lattice.launching.transports.reasons import SSH_FAILED
+from lattice.process.guard import read_processes
+from tests.agents import ROOT, alive
+from tests.launching.transports.sshd import server
+from tests.waiting import eventually
+
+ALONE = {"hostnames": ["localhost"], "backend": None, "framework": "generic", "log_handlers": None}
+"""without torch: quick"""
+assert SSH_FAILED
+
+
+def rank() -> int:
+    return int(os.environ["LATTICE_RANK"])
+
+
+def whoami(*args: object) -> tuple[object, ...]:
+    return (*args, rank(), os.getpid())
+
+
+def test_results_come_in_the_order_of_ranks() -> None:
+    result = lattice.launch(whoami, ("a",), workers_per_host=3, **ALONE)
+    assert [(one[0], one[1]) for one in result] == [("a", 0), ("a", 1), ("a", 2)]
+    assert result.rank(2)[1] == result.index("localhost", 2)[1] == 2
+    assert len({one[2] for one in result.all()} | {os.getpid()}) == 4, "each in a process of its own"
+
+
+def test_the_same_host_twice_is_two_agents() -> None:
+    settings = {**ALONE, "hostnames": ["localhost", "localhost"]}
+    result = lattice.launch(whoami, workers_per_host=[1, 2], **settings)
+    assert [one[0] for one in result] == [0, 1, 2]
+    assert len(result.results["localhost"]) == 3
+
+
+class Scale:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def by(self, value: int) -> int:
+        return self.factor * value
+
+
+def test_anything_that_can_be_called() -> None:
+    kept = 5
+    with lattice.Launcher(workers_per_host=1, **ALONE) as pool:
+        assert pool.run(lambda: kept).rank(0) == 5
+        assert pool.run(functools.partial(Scale.by, Scale(2), 4)).rank(0) == 8
+        assert pool.run(Scale(3).by, 4).rank(0) == 12
+        assert pool.run(Scale, 7).rank(0).factor == 7
+
+
+def test_a_pool_keeps_its_agents() -> None:
+    with lattice.Launcher(workers_per_host=1, **ALONE) as pool:
+        parents = {pool.run(os.getppid).rank(0) for _ in range(3)}
+    assert len(parents) == 1
+    eventually(lambda: not alive(parents.pop()) if parents else True)
+
+
+class Unlucky(Exception):
+    def __init__(self, number: int, word: str) -> None:
+        super().__init__(f"{word}: {number}")
+        self.number = number
+
+
+def fail_at(unlucky: int) -> None:
+    if rank() == unlucky:
+        raise Unlucky(13, "sorry")
+    time.sleep(600)
+
+
+def test_the_first_exception_is_raised_while_others_sleep() -> None:
+    with pytest.raises(Unlucky, match="sorry: 13") as caught:
+        lattice.launch(fail_at, (1,), workers_per_host=2, **ALONE)
+    assert caught.value.number == 13
+    notes = "\n".join(caught.value.__notes__)
+    assert "rank 1 on localhost" in notes and "in fail_at" in notes, "the traceback there"
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (lambda: os._exit(0), "code 0 and left no result"),
+        (lambda: os._exit(7), "code 7"),
+        (lambda: sys.exit(3), r"sys\.exit\(3\)"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+    ],
+)
+def test_every_other_end_is_a_clear_error(end: object, says: str) -> None:
+    with pytest.raises(lattice.WorkerFailedError, match=says) as caught:
+        lattice.launch(end, workers_per_host=1, **ALONE)
+    assert caught.value.rank == 0 and caught.value.host == "localhost"
+
+
+def fail_once(folder: str) -> int:
+    mark = Path(folder) / "failed"
+    if rank() == 1 and not mark.exists():
+        mark.touch()
+        raise RuntimeError("once")
+    return int(os.environ["LATTICE_RESTART_COUNT"])
+
+
+def test_a_failure_within_the_budget_is_run_again(tmp_path: Path) -> None:
+    result = lattice.launch(fail_once, (str(tmp_path),), workers_per_host=2, max_restarts=1, **ALONE)
+    assert result.all() == [1, 1]
+
+
+def test_several_launches_at_once_from_threads() -> None:
+    results: dict[int, list[object]] = {}
+
+    def one(number: int) -> None:
+        results[number] = [first for first, *_ in lattice.launch(whoami, (number,), workers_per_host=2, **ALONE)]
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {0: [0, 0], 1: [1, 1]}
+
+
+def launch_inside() -> list[object]:
+    return [one[0] for one in lattice.launch(whoami, workers_per_host=2, **ALONE)]
+
+
+def test_a_launch_inside_a_worker() -> None:
+    assert lattice.launch(launch_inside, workers_per_host=1, **ALONE).rank(0) == [0, 1]
+
+
+def test_a_limit_for_the_function_and_a_handle_to_cancel_it() -> None:
+    with pytest.raises(TimeoutError, match="run_timeout"):
+        lattice.launch(time.sleep, (600,), workers_per_host=1, run_timeout=0.5, **ALONE)
+    handle = lattice.launch(time.sleep, (600,), workers_per_host=1, wait=False, **ALONE)
+    with pytest.raises(TimeoutError, match="goes on"):
+        handle.result(0.1)
+    eventually(lambda: handle.status() == "running")
+    handle.cancel()
+    with pytest.raises(InterruptedError):
+        handle.result(30)
+    assert handle.status() == "cancelled"
+
+
+def test_arrays_arrive_and_return_without_a_copy_for_each_worker() -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(4_000_000, dtype=numpy.int32)
+    result = lattice.launch(lambda a: a[:: rank() + 1] * 2, (array,), workers_per_host=2, **ALONE)
+    assert (result.rank(0) == 2 * array).all() and (result.rank(1) == 2 * array[::2]).all()
+
+
+def test_a_wrong_setting_is_named() -> None:
+    with pytest.raises(TypeError, match="hostname"):
+        lattice.launch(whoami, hostname="x")
+    with pytest.raises(ValueError, match="workers_per_host"):
+        lattice.launch(whoami, **{**ALONE, "workers_per_host": 0})
+
+
+def test_gloo_groups_are_formed() -> None:
+    pytest.importorskip("torch")
+
+    def total() -> float:
+        import torch
+        import torch.distributed as dist
+
+        one = torch.tensor([float(dist.get_rank() + 1)])
+        dist.all_reduce(one)
+        return one.item()
+
+    result = lattice.launch(total, hostnames=["localhost"], workers_per_host=2, log_handlers=None)
+    assert result.all() == [3.0, 3.0]
+
+
+SLEEPS = """
+import os, subprocess, sys, time
+import lattice
+
+def sleep(folder):
+    child = subprocess.Popen(["sleep", "600"])
+    open(f"{folder}/{os.environ['LATTICE_RANK']}", "w").write(f"{os.getpid()} {os.getppid()} {child.pid}")
+    time.sleep(600)
+
+lattice.launch(sleep, (sys.argv[1],), hostnames=["localhost"], workers_per_host=2, backend=None, framework="generic")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_a_launcher(number: int, tmp_path: Path) -> None:
+    script = tmp_path / "sleeps.py"
+    script.write_text(SLEEPS)
+    said = tmp_path / "said"
+    said.mkdir()
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LATTICE_LOG_DIR": str(tmp_path / "logs")}
+    launcher = subprocess.Popen([sys.executable, str(script), str(said)], env=environ, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: len([path for path in said.iterdir() if path.read_text().count(" ") == 2]) == 2)
+        pids = [int(pid) for path in said.iterdir() for pid in path.read_text().split()]
+        launcher.send_signal(number)
+        assert launcher.wait(30) != 0
+        eventually(lambda: not [pid for pid in pids if alive(pid)])
+    finally:
+        launcher.kill()
+        launcher.wait()
+
+
+def test_a_killed_agent_is_named_and_its_workers_are_gone() -> None:
+    def kill_agent() -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+
+    with pytest.raises(lattice.AgentFailedError, match="localhost"):
+        lattice.launch(kill_agent, workers_per_host=1, **ALONE)
+
+
+def test_hosts_by_ssh_and_what_is_wrong_with_each(tmp_path: Path) -> None:
+    with server(tmp_path / "sshd") as up:
+        config = tmp_path / "config"
+        config.write_text(up.host_block("one") + up.host_block("two") + up.host_block("closed", Port="1"))
+        settings = {**ALONE, "ssh_config_file": config}
+        result = lattice.launch(whoami, ("x",), workers_per_host=2, **{**settings, "hostnames": ["one", "two"]})
+        assert [one[1] for one in result] == [0, 1, 2, 3]
+        assert list(result.results) == ["one", "two"]
+        with pytest.raises(lattice.AgentFailedError, match="closed") as caught:
+            lattice.launch(whoami, workers_per_host=1, **{**settings, "hostnames": ["one", "closed"]})
+        assert "refused" in str(caught.value)
+    assert not [process for process in read_processes() if process.parent == up.pid]
