@@ -89,9 +89,18 @@ class Net:
 class Unnamed:
     pass
 
+@functools.singledispatch                                   # a function of another module, under our name
+def decorated(other):
+    return train(other)
+
+class Callable:
+    def __call__(self, other):
+        return train(other)
+
 def train(other):
     import pickle, sys
     import __main__
+    assert __main__.Net is Net and not hasattr(__main__, "get_cache_token"), vars(__main__)
     assert __main__.__file__ == caller, __main__.__file__
     again = pickle.loads(pickle.dumps((Net(), other)))      # as torch.save does
     return [type(one).__name__ for one in again], sys.argv, sorted(k for k in os.environ if "LATTICE_LAUNCH" in k)
@@ -99,8 +108,9 @@ def train(other):
 if __name__ == "__main__":
     caller = __file__
     sys.argv.append("--lr=1")
-    names, argv, variables = one(train, Unnamed()).value()
-    assert names == ["Net", "Unnamed"] and argv == sys.argv and not variables, (names, argv, variables)
+    for func in (train, functools.partial(decorated), Callable(), Callable().__call__):
+        names, argv, variables = one(func, Unnamed()).value()
+        assert names == ["Net", "Unnamed"] and argv == sys.argv and not variables, (names, argv, variables)
 """,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import io
 import mmap
 import os
 import sys
@@ -48,6 +49,9 @@ def main() -> int:
     try:
         if log:
             records.install(log)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Lines are shown while the function runs, and are not lost with a worker that is killed.
+            sys.stdout.reconfigure(line_buffering=True)
         todo = _open(payload)
         formed = todo.backend is not None
         if todo.backend is not None:
