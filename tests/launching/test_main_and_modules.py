@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.launching.workers import run_script
 
 BEGINNING = """
-import functools, os, sys
+import contextlib, functools, os, sys
 from dataclasses import dataclass
 from enum import Enum
 from tests.launching.workers import one, run
@@ -89,7 +89,11 @@ class Net:
 class Unnamed:
     pass
 
-@functools.singledispatch                                   # a function of another module, under our name
+class Around(contextlib.ContextDecorator):
+    def __enter__(self): pass
+    def __exit__(self, *error): pass
+
+@Around()                                                   # a function of another module, under our name
 def decorated(other):
     return train(other)
 
@@ -100,7 +104,7 @@ class Callable:
 def train(other):
     import pickle, sys
     import __main__
-    assert __main__.Net is Net and not hasattr(__main__, "get_cache_token"), vars(__main__)
+    assert __main__.Net is Net and __main__.train is train
     assert __main__.__file__ == caller, __main__.__file__
     again = pickle.loads(pickle.dumps((Net(), other)))      # as torch.save does
     return [type(one).__name__ for one in again], sys.argv, sorted(k for k in os.environ if "LATTICE_LAUNCH" in k)
