@@ -96,6 +96,7 @@ def leave_at_once() -> None:
 
 
 def die() -> None:
+    print("last words")
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
@@ -148,3 +149,19 @@ def log_in_its_own_way() -> None:
     logging.basicConfig(level=logging.DEBUG, format="own %(levelname)s %(message)s")
     logging.getLogger("mine").debug("fine")
     logging.info("module")
+
+
+def busy_at_the_end() -> int:
+    """Leave work for the end of the process: a thread, an exit function, and text in a buffer of the C library."""
+    import atexit
+    import ctypes
+    import time
+
+    def late() -> None:
+        time.sleep(0.2)
+        print("thread", flush=True)
+
+    threading.Thread(target=late).start()
+    atexit.register(print, "exit function")
+    ctypes.CDLL(None).printf(b"C library\n")
+    return 5

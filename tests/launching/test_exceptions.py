@@ -163,6 +163,7 @@ def test_who_dies_leaves_nothing() -> None:
     assert (ended.code, ended.left) == (0, Nothing())
     assert "left no result" in str(WorkerFailedError(rank=1, host="a", exit_code=0))
     ended = one(die)
+    assert ended.stdout == b"last words\n"
     assert (ended.code, ended.left) == (-signal.SIGSEGV, Nothing())
 
 

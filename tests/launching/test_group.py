@@ -11,7 +11,7 @@ import pytest
 from lattice.errors import ResultNotReturned, UsageError
 from lattice.launching.remains import MARK, Nothing, leave_result, read
 from lattice.launching.task import Task
-from tests.launching.functions import has_torch, own_group, sum_of_ranks
+from tests.launching.functions import busy_at_the_end, has_torch, own_group, sum_of_ranks
 from tests.launching.workers import one, run
 
 
@@ -74,3 +74,11 @@ def test_results_are_read_without_a_copy_from_memory_that_came_from_elsewhere(me
     array = left.value(0, "here")  # type: ignore[union-attr]
     array[0] = 77
     assert (77).to_bytes(8, "little") in bytes(content[:4096])
+
+
+@pytest.mark.parametrize("variables", [{}, {"LD_PRELOAD": ""}], ids=["quick", "slow"])
+def test_what_is_left_to_do_at_the_end_is_done(variables: dict[str, str]) -> None:
+    (ended,) = run(Task(busy_at_the_end, backend=None), variables=variables)
+    assert ended.value() == 5
+    assert ended.code == 0
+    assert sorted(ended.stdout.splitlines()) == [b"C library", b"exit function", b"thread"]

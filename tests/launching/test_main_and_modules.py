@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.launching.workers import run_script
 
 BEGINNING = """
-import functools, os, sys
+import contextlib, functools, os, sys
 from dataclasses import dataclass
 from enum import Enum
 from tests.launching.workers import one, run
@@ -89,9 +89,22 @@ class Net:
 class Unnamed:
     pass
 
+class Around(contextlib.ContextDecorator):
+    def __enter__(self): pass
+    def __exit__(self, *error): pass
+
+@Around()                                                   # a function of another module, under our name
+def decorated(other):
+    return train(other)
+
+class Callable:
+    def __call__(self, other):
+        return train(other)
+
 def train(other):
     import pickle, sys
     import __main__
+    assert __main__.Net is Net and __main__.train is train
     assert __main__.__file__ == caller, __main__.__file__
     again = pickle.loads(pickle.dumps((Net(), other)))      # as torch.save does
     return [type(one).__name__ for one in again], sys.argv, sorted(k for k in os.environ if "LATTICE_LAUNCH" in k)
@@ -99,8 +112,9 @@ def train(other):
 if __name__ == "__main__":
     caller = __file__
     sys.argv.append("--lr=1")
-    names, argv, variables = one(train, Unnamed()).value()
-    assert names == ["Net", "Unnamed"] and argv == sys.argv and not variables, (names, argv, variables)
+    for func in (train, functools.partial(decorated), Callable(), Callable().__call__):
+        names, argv, variables = one(func, Unnamed()).value()
+        assert names == ["Net", "Unnamed"] and argv == sys.argv and not variables, (names, argv, variables)
 """,
     )
 

@@ -55,10 +55,18 @@ class OriginFilter(logging.Filter):
 class OriginFormatter(logging.Formatter):
     """Shows when, how important, and whose it is."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = 0
+        self._shown = ""
+
     def format(self, record: logging.LogRecord) -> str:
         """Give the text of a record."""
+        second = int(record.created)
+        if second != self._second:  # the slowest part of a line, if it were done for each
+            self._second, self._shown = second, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
         origin = Origin(getattr(record, "hostname", "?"), getattr(record, "local_rank", None))
-        return f"{self.formatTime(record)}:{record.levelname}:{origin}: {super().format(record)}"
+        return f"{self._shown}.{int(record.msecs):03}:{record.levelname}:{origin}: {super().format(record)}"
 
 
 class CurrentStdout(logging.StreamHandler[TextIO]):

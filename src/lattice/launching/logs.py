@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -128,7 +129,15 @@ def _may_take(handler: logging.Handler, origin: Origin) -> bool:
 
 
 def _record(stream: str, text: str) -> logging.LogRecord:
-    level = LEVELS[stream]
-    return logging.makeLogRecord(
-        {"name": stream, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
-    )
+    now = time.time()
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    record.__dict__.update(_templates[stream])
+    record.msg, record.created, record.msecs = text, now, now % 1 * 1000
+    return record
+
+
+# Made once: most of what a record says of its own process means nothing for a line of another one, and costs time.
+_templates = {
+    stream: vars(logging.makeLogRecord({"name": stream, "levelno": level, "levelname": logging.getLevelName(level)}))
+    for stream, level in LEVELS.items()
+}

@@ -134,7 +134,12 @@ class Finder:
         source = self._sources.get(fullname)
         if source is None:
             return None
-        spec = importlib.machinery.ModuleSpec(fullname, self, origin=source.path, is_package=source.is_package)
+        spec = importlib.machinery.ModuleSpec(
+            fullname,
+            self,  # type: ignore[arg-type] # all of a loader but its base class, which is slow to import
+            origin=source.path,
+            is_package=source.is_package,
+        )
         spec.has_location = True
         return spec
 

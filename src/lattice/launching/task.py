@@ -105,13 +105,22 @@ def _names_of_main(func: object) -> dict[str, object]:
     names: dict[str, object] = {}
     while isinstance(func, partial):
         func = func.func
-    inner = getattr(func, "__func__", func)
-    if getattr(inner, "__module__", None) == "__main__":
-        names.update(getattr(inner, "__globals__", {}))
-        names.setdefault(getattr(inner, "__name__", ""), inner)
+    func = getattr(func, "__func__", func)
+    if getattr(func, "__module__", None) == "__main__" and hasattr(func, "__name__"):
+        names[func.__name__] = func
+    functions = [func]
     # Classes that no function names, such as those of arguments.
     cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
     for cls in list(getattr(cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
-        if cls.__module__ == "__main__" and "." not in cls.__qualname__:
-            names.setdefault(cls.__name__, cls)
+        if cls.__module__ == "__main__":
+            functions += vars(cls).values()
+            if "." not in cls.__qualname__:
+                names[cls.__name__] = cls
+    while functions:
+        function = functions.pop()
+        shared = getattr(function, "__globals__", {})
+        if shared.get("__name__") == "__main__":  # not those of a decorator
+            names = {**shared, **names}
+        if hasattr(function, "__wrapped__"):
+            functions.append(function.__wrapped__)
     return names
