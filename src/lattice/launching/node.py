@@ -34,6 +34,8 @@ from lattice.stores.served import ServedStore
 from lattice.telemetry.console import Console
 from lattice.telemetry.journal import Journal
 
+PRELOADED = "cloudpickle,lattice.launching.task,lattice.launching.remains"
+"""what every worker needs, whatever its function does"""
 BEAT = 1.0
 """seconds between two signs of life"""
 SILENCE = 20.0
@@ -184,7 +186,11 @@ def agent_spec(settings: dict[str, Any], folder: str) -> AgentSpec:
     wanted = settings["workers"]
     workers = wanted if isinstance(wanted, int) else count(wanted, os.environ)
     minimum, maximum = settings["nodes"]
-    argv = (sys.executable, "-m", "lattice.launching.worker")
+    # -P: what lies in the working directory is the user's own, and looked for where the caller would.
+    argv = (sys.executable, "-P", "-m", "lattice.launching.worker")
+    preload = settings["preload"]
+    if preload != "none":
+        preload = ",".join(filter(None, (PRELOADED, preload)))
     return AgentSpec(
         run_id=settings["run_id"],
         command=Command(argv, "a function", python=True),
@@ -201,7 +207,7 @@ def agent_spec(settings: dict[str, Any], folder: str) -> AgentSpec:
         local_addr=settings["address"] or own_address(),
         store=StoreSpec(backend="launch"),
         logs=LogSpec(directory=folder, redirects=((None, 3),)),
-        preload=settings["preload"],
+        preload=preload,
         signals=(signal.SIGTERM, signal.SIGINT),
         shutdown_timeout=settings["shutdown_timeout"],
     )

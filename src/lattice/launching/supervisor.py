@@ -260,6 +260,7 @@ class Crew:
         if self._server is not None:
             self._server.close()
             self._server = None
+        self._store.close()
 
     def _watch(self) -> None:
         while not self._closing.wait(BEAT):
@@ -285,6 +286,7 @@ def _brief(node: Node, settings: dict[str, Any], payload: Parcel) -> None:
 
 def no_agents(told: Sequence[tuple[str, str]]) -> AgentFailedError:
     """Make one error of what is wrong with several hosts."""
+    told = [(host, reason.removeprefix(f"{host}: ")) for host, reason in told]
     if len(told) == 1:
         ((host, reason),) = told
         return AgentFailedError(f"no agent on {host}: {reason}", host=host)
