@@ -11,7 +11,7 @@ from lattice.core.records import LeaderRecord
 from lattice.core.state import Move, State, lease_of, write
 
 EAGER = 8
-"""nodes that try to lead at once when nobody does"""
+"""nodes that try to lead, or to begin a run, at once when nobody does"""
 TURN = 0.1
 """seconds after which twice as many do"""
 
@@ -37,6 +37,11 @@ def turn(state: State) -> float:
     return TURN * (number // EAGER).bit_length()
 
 
+def waits(state: State) -> bool:
+    """Tell whether others are to try first."""
+    return state.leaderless is not None and state.now < state.leaderless + turn(state)
+
+
 def campaign(state: State) -> Move | None:
     """Nobody leads: try to, after those whose turn is earlier."""
     run = state.view.run
@@ -46,7 +51,7 @@ def campaign(state: State) -> Move | None:
         return None
     if state.pending & {"leader", "node", "run", "view"} or not state.caught_up:
         return None
-    if state.leaderless is not None and state.now < state.leaderless + turn(state):
+    if waits(state):
         return None
     put = Put(state.keys.leader, LeaderRecord(state.me.incarnation).encode(), state.lease)
     guards = (CreatedAt(state.keys.leader, 0), CreatedAt(state.keys.run, run.created))

@@ -94,7 +94,7 @@ def say_goodbye(state: State) -> Move | None:
 
 
 def make_run(state: State) -> Move | None:
-    """There is no run of this id: begin one, and lead it."""
+    """There is no run of this id: begin one, and lead it, after those whose turn is earlier."""
     if state.lease is None or state.ending or state.leaving or state.pending & {"run", "view"}:
         return None
     if state.view.run is not None or state.view.outcome is not None or not state.caught_up:
@@ -105,6 +105,8 @@ def make_run(state: State) -> Move | None:
             "its outcome is no longer known here. Look at the other nodes' logs."
         )
         return replace(state, ending=Finish(1, gone, event="run gone")), ()
+    if electing.waits(state):
+        return None
     refill = state.emptied and bool(state.uuid)
     made = state.made if refill else state.made + 1
     uuid = state.uuid if refill else f"{state.me.incarnation}.{made}"

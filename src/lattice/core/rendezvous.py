@@ -137,6 +137,7 @@ def _connected(state: State, event: Connected) -> State:
         report_sent=False,
         place=None,
         found_dead=None if state.found_dead is None else event.at,
+        leaderless=None,
         leading=None,
     )
 
