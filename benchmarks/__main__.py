@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Lattice and torchrun side by side, printed and written to ``benchmarks/RESULTS.md``."""
+"""``python -m benchmarks``: Lattice and torchrun side by side, printed; a complete run is written down and drawn."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import compileall
 import signal
 import sys
 import time
+from pathlib import Path
 
-from benchmarks import processes, report
+from benchmarks import chart, processes, report, results
 from benchmarks.etcd import running_etcd
 from benchmarks.jobs import ROOT
-from benchmarks.measure import Contender, Series, Try, in_turns
+from benchmarks.measure import Contender, Series, Sides, Try, in_turns
+from benchmarks.results import Compared, Run
 from benchmarks.scenarios import Effort, Scenario, scenarios
 
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 QUICK = Effort(quick=3, restart=2, node=1, waiting=1)
 
 
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--tries", type=int, metavar="N", help="try each side this often in every scenario")
     parser.add_argument("--quick", action="store_true", help="few tries: to see that it works, not to quote")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios and end")
+    parser.add_argument("--write", metavar="FOLDER", help="write page, figures and chart there, whatever was run")
     options = parser.parse_args()
     effort = QUICK if options.quick else Effort()
     if options.tries:
@@ -37,7 +39,7 @@ def main() -> int:
     processes.become_subreaper()
     # An installed package has its bytecode, and so has torch; an editable one may not have it.
     compileall.compile_dir(ROOT / "src" / "lattice", quiet=2)
-    began, load = time.monotonic(), report.load()
+    began, load = time.monotonic(), results.load()
     try:
         with running_etcd() as endpoint:
             listed = scenarios(endpoint, effort)
@@ -51,36 +53,53 @@ def main() -> int:
                     f"{', '.join(scenario.name for scenario in listed)}"
                 )
             chosen = [scenario for scenario in listed if not options.only or scenario.name in options.only]
-            results = {scenario.name: (scenario, *compare(scenario)) for scenario in chosen}
+            compared = tuple(Compared(scenario, compare(scenario)) for scenario in chosen)
     finally:
         processes.kill_descendants()
-    text = report.document(results, (load, report.load()), time.monotonic() - began)
-    print(f"\n{text}", flush=True)
-    if not (options.only or options.quick or options.tries):
-        RESULTS.write_text(text)
-        print(f"written to {RESULTS.relative_to(ROOT)}")
-    missed = report.missed(results)
+    partly = bool(options.only or options.quick or options.tries)
+    command = " ".join(["python -m benchmarks", *sys.argv[1:]]) if partly else "make bench"
+    loads = (load, results.load())
+    run = Run(results.today(), command, time.monotonic() - began, loads, tuple(results.machine()), compared)
+    print(f"\n{report.document(run)}", flush=True)
+    if options.write:
+        write(run, Path(options.write), Path(options.write))
+    elif not partly:
+        write(run, ROOT / "benchmarks", ROOT / "docs")
+    missed = report.missed(compared)
     if missed:
         print(f"expected and not reached: {', '.join(missed)}", file=sys.stderr)
     return 1 if missed else 0
 
 
-def compare(scenario: Scenario) -> tuple[Series, Series]:
-    """Try both sides in turns."""
+def write(run: Run, folder: Path, pictures: Path) -> None:
+    """Write the page, the figures and the chart."""
+    figures = results.as_json(run)
+    texts = {
+        folder / "RESULTS.md": report.document(run),
+        folder / "results.json": figures,
+        pictures / "benchmarks.svg": chart.draw(figures),
+    }
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(f"written: {path}")
+
+
+def compare(scenario: Scenario) -> Sides:
+    """Try all sides in turns."""
     print(f"{scenario.name}: {scenario.title}", flush=True)
     done: dict[str, list[Try]] = {contender.name: [] for contender in scenario.contenders}
     for contender, number in in_turns(scenario.contenders):
         result = contender.attempt()
         done[contender.name].append(result)
         print(f"  {_shown(contender, number, scenario, result)}", flush=True)
-    ours, theirs = (Series(tuple(done[contender.name])) for contender in scenario.contenders)
-    return ours, theirs
+    return Sides(*(Series(name, tuple(tries)) for name, tries in done.items()))
 
 
 def _shown(contender: Contender, number: int, scenario: Scenario, result: Try) -> str:
-    figures = ", ".join(f"{name} {value:.2f} {scenario.unit}" for name, value in result.figures.items())
+    figures = ", ".join(f"{name} {value:.3f} {scenario.unit}" for name, value in result.figures.items())
     cpu = "" if result.cpu is None else f" (CPU {result.cpu:.2f} s)"
-    missing = "" if len(result.figures) == 2 else f" no new group in {scenario.cap:.0f} s"
+    missing = f" no new group in {scenario.cap:.0f} s" if scenario.cap and len(result.figures) < 2 else ""
     missing = ", gave up" if result.gave_up else missing
     return f"{contender.name} {number + 1}/{contender.tries}: {figures}{missing}{cpu}"
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,15 +72,20 @@ class Job:
             agent.poll()
         self._temporary.cleanup()
 
-    def start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start one agent."""
+    def start(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """
+        Start one agent.
+
+        :param argv: its command line
+        :param environ: variables on top of those of this process
+        """
         with (self.folder / f"agent{len(self.agents)}.log").open("wb") as log:
             agent = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=clean_environment(),
+                env={**clean_environment(), **(environ or {})},
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -111,18 +116,20 @@ class Job:
             return None
         return Formed(tuple(first[rank].pid for rank in range(world)), max(one.at for one in first.values()))
 
-    def wait_formed(self, world: int, since: float, within: float, kind: str = "group") -> Formed | None:
+    def wait_formed(
+        self, world: int, since: float, within: float, kind: str = "group", poll: float = POLL
+    ) -> Formed | None:
         """Wait for such a generation; None if there is none in time, or nobody who could bring it about."""
         deadline = time.monotonic() + within
         while (found := self.formed(world, since, kind)) is None and time.monotonic() < deadline:
             if all(agent.poll() is not None for agent in self.agents):
                 break
-            time.sleep(POLL)
+            time.sleep(poll)
         return found
 
-    def wait_begun(self, world: int, kind: str = "group") -> Formed:
+    def wait_begun(self, world: int, kind: str = "group", poll: float = POLL) -> Formed:
         """Wait for the first generation of workers."""
-        formed = self.wait_formed(world, 0.0, START_TIMEOUT, kind)
+        formed = self.wait_formed(world, 0.0, START_TIMEOUT, kind, poll)
         if formed is None:
             raise NeverStartedError(f"no {world} workers in {START_TIMEOUT:.0f}s:\n{self.output()}")
         return formed

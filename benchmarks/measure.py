@@ -1,4 +1,4 @@
-"""Figures of several tries, taken in turns so that a busy minute of the machine hits both sides alike."""
+"""Figures of several tries, taken in turns so that a busy minute of the machine hits all sides alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Try:
     figures: Mapping[str, float] = field(default_factory=dict)
     """by name; what did not come before the time-out is not there"""
     cpu: float | None = None
-    """processor seconds that the agents used for it, workers not counted"""
+    """processor seconds; of whom and from when on depends on the scenario"""
     gave_up: bool = False
     """whether the agents ended, so that there is nothing to wait for any more"""
 
@@ -32,6 +32,7 @@ class Contender:
 class Series:
     """All tries of one side."""
 
+    name: str
     tries: tuple[Try, ...]
 
     def missing(self, figure: str) -> tuple[int, int]:
@@ -55,6 +56,26 @@ class Series:
         """Give the median of the processor seconds."""
         values = [one.cpu for one in self.tries if one.cpu is not None]
         return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The same thing done by each side."""
+
+    ours: Series
+    theirs: Series
+    third: Series | None = None
+    """what both are seen against, in some scenarios"""
+
+    @property
+    def all(self) -> tuple[Series, ...]:
+        """Give those that there are."""
+        return (self.ours, self.theirs, *([self.third] if self.third else []))
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Name the figures that any side gave, in order."""
+        return tuple(dict.fromkeys(name for side in self.all for one in side.tries for name in one.figures))
 
 
 def in_turns(contenders: tuple[Contender, ...]) -> Iterator[tuple[Contender, int]]:

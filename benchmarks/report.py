@@ -1,96 +1,76 @@
-"""The table, and the machine that it was made on."""
+"""The page: the table, the machine that it was made on, and how to read it."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Sequence
 
-from benchmarks.measure import Series
-from benchmarks.scenarios import Limit, Scenario
+from benchmarks.measure import Series, Sides
+from benchmarks.results import Compared, Run
+from benchmarks.scenarios import Scenario
 
-HEADER = ("what", "Lattice", "torchrun", "ratio", "CPU s", "expected")
+HEADER = ("what", "Lattice", "torchrun", "ratio", "for comparison", "CPU s", "expected")
 NOTES = """\
-- Both sides are tried in turns (A B A B). A cell is the median, the range in brackets, and the number of tries.
-- *CPU s* is what the agents and their helpers used, Lattice / torchrun, workers not counted: for *start* the whole
-  command to its end, for *memory* up to the measurement, otherwise from the fault to the new group. On a busy machine
-  it says more than the wall clock.
-- torchrun's new workers import torch themselves; Lattice's are forked from an interpreter that has, one per node. Its
-  own memory, shared with the workers, is not in the rows on memory: hence `--preload none` there.
+- All sides are tried in turns (A B A B). A cell is the median, the range in brackets, and the number of tries.
+- *CPU s*, Lattice / torchrun, says more than the wall clock on a busy machine. For *start* it is all that ran until
+  then (the whole command to its end where nothing is imported, otherwise everybody, workers included, to the group);
+  for *memory* all that runs, up to the measurement, of which the first two rows leave out the workers; for *training*
+  what agents and helpers used during all steps; otherwise what they used from the fault to the new group.
+- The workers' script imports torch at its top. torchrun's workers do that one by one, at the start and after each
+  fault; Lattice's are forked from one interpreter per node that has. Its memory, shared with the workers, and that of
+  the workers that it has forked ahead for the next restart are in the row on 8 workers, and in no other.
+- Proportional: a page that several processes share counts by its share, so that a sum counts it once.
+- *No supervisor*: two plain processes with the same variables. A difference is not measurable if it is smaller than
+  that between the least and the greatest of their own tries.
+- *None in* so many seconds: neither a new group nor an end. *Gave up*: all 3 restarts were used up before a new group
+  worked. Both are left out of the medians and ratios.
 - torchrun's last node goes, never the one that holds its c10d store: that would be the end of the run.
 - Before a node goes, the round has lived for more than 10 s. Lattice's `lease_ttl` is 5 s, its default.\
 """
 
 
-def machine() -> Iterator[str]:
-    """Describe where this runs, one fact a line."""
-    cpu = "unknown processor"
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    yield f"{os.cpu_count()} cores ({cpu}), {pages / 2**30:.0f} GB, Linux {platform.release()}"
-    yield f"Python {platform.python_version()}, torch {version('torch')}, etcd {_etcd_version()}"
-    yield f"Lattice {version('lattice-addons-pytorch')}"
+def document(run: Run) -> str:
+    """Write the whole page."""
+    facts = [
+        f"{run.date}, `{run.command}`, {run.took / 60:.0f} minutes, load of the machine {run.loads[0]} at the "
+        f"beginning, {run.loads[1]} at the end (the benchmark's own included)",
+        *run.machine,
+    ]
+    title = "# Lattice beside torchrun"
+    return "\n".join([title, "", *(f"- {fact}" for fact in facts), "", *table(run.compared), "", NOTES, ""])
 
 
-def load() -> str:
-    """Give the load of the last minute, which tells how far to trust the wall clock."""
-    return f"{os.getloadavg()[0]:.1f}"
-
-
-def table(results: Mapping[str, tuple[Scenario, Series, Series]]) -> list[str]:
+def table(compared: Sequence[Compared]) -> list[str]:
     """Write the results as a table."""
-    lines = ["| " + " | ".join(HEADER) + " |", "| --- | ---: | ---: | ---: | ---: | --- |"]
-    for scenario, ours, theirs in results.values():
-        lines.append(f"| **{scenario.title}** | | | | {_number(ours.cpu)} / {_number(theirs.cpu)} | |")
-        figures = dict.fromkeys(name for one in (*ours.tries, *theirs.tries) for name in one.figures)
-        for figure in figures:
-            cells = [_cell(side, figure, scenario) for side in (ours, theirs)]
-            expected = "; ".join(_verdict(limit, scenario, ours, theirs) for limit in _limits(scenario, figure))
-            lines.append(f"| … {figure} | {cells[0]} | {cells[1]} | {_ratio(ours, theirs, figure)} | | {expected} |")
+    lines = [_row(*HEADER), "| --- | ---: | ---: | ---: | ---: | ---: | --- |"]
+    for one in compared:
+        scenario, sides = one.scenario, one.sides
+        cpu = " / ".join(number(side.cpu) for side in (sides.ours, sides.theirs))
+        lines.append(_row(f"**{scenario.title}**", "", "", "", "", cpu, ""))
+        for figure in sides.figures:
+            cells = [_cell(side, figure, scenario) for side in (sides.ours, sides.theirs)]
+            third = f"{sides.third.name}: {_cell(sides.third, figure, scenario)}" if sides.third else ""
+            lines.append(_row(f"… {figure}", *cells, _ratio(sides, figure), third, "", _verdicts(one, figure)))
     return lines
 
 
-def missed(results: Mapping[str, tuple[Scenario, Series, Series]]) -> list[str]:
+def missed(compared: Sequence[Compared]) -> list[str]:
     """List the scenarios in which Lattice did not reach what is expected of it."""
     return [
-        scenario.name
-        for scenario, ours, theirs in results.values()
-        if any(not _holds(limit, ours, theirs) for limit in scenario.limits)
+        one.scenario.name
+        for one in compared
+        if any(not expectation.holds(one.sides) for expectation in one.scenario.expected)
     ]
 
 
-def document(results: Mapping[str, tuple[Scenario, Series, Series]], loads: tuple[str, str], took: float) -> str:
-    """Write the whole page."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    facts = [
-        f"{today}, `make bench`, {took / 60:.0f} minutes, load of the machine {loads[0]} at the beginning, "
-        f"{loads[1]} at the end (the benchmark's own included)",
-        *machine(),
-    ]
-    return "\n".join(
-        [
-            "# Lattice beside torchrun",
-            "",
-            *(f"- {fact}" for fact in facts),
-            "",
-            *table(results),
-            "",
-            NOTES,
-            "",
-        ]
-    )
+def number(value: float | None) -> str:
+    """Write a figure with as many digits as mean something."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _limits(scenario: Scenario, figure: str) -> list[Limit]:
-    return [limit for limit in scenario.limits if limit.figure == figure]
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(series: Series, figure: str, scenario: Scenario) -> str:
@@ -99,8 +79,8 @@ def _cell(series: Series, figure: str, scenario: Scenario) -> str:
     median, spread = series.median(figure), series.spread(figure)
     parts = []
     if median is not None and spread is not None:
-        span = f"[{_number(spread[0])}–{_number(spread[1])}]"  # noqa: RUF001
-        parts.append(f"{_number(median)} {scenario.unit} {span} ×{count - hung - gave_up}")  # noqa: RUF001
+        span = f"[{number(spread[0])}–{number(spread[1])}]"  # noqa: RUF001
+        parts.append(f"{number(median)} {scenario.unit} {span} ×{count - hung - gave_up}")  # noqa: RUF001
     if hung:
         parts.append(f"{hung} of {count} none in {scenario.cap:.0f} s")
     if gave_up:
@@ -108,31 +88,14 @@ def _cell(series: Series, figure: str, scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
-def _ratio(ours: Series, theirs: Series, figure: str) -> str:
-    mine, other = ours.median(figure), theirs.median(figure)
+def _ratio(sides: Sides, figure: str) -> str:
+    mine, other = sides.ours.median(figure), sides.theirs.median(figure)
     return f"{other / mine:.1f}×" if mine and other else ""  # noqa: RUF001
 
 
-def _holds(limit: Limit, ours: Series, theirs: Series) -> bool:
-    mine, other = ours.median(limit.figure), theirs.median(limit.figure)
-    if mine is None:
-        return False
-    return mine <= limit.below if limit.below else other is None or other / mine >= limit.faster
-
-
-def _verdict(limit: Limit, scenario: Scenario, ours: Series, theirs: Series) -> str:
-    asked = f"≤ {limit.below:g} {scenario.unit}" if limit.below else f"≥ {limit.faster:g}×"  # noqa: RUF001
-    return f"{asked}: {'yes' if _holds(limit, ours, theirs) else '**no**'}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"  # noqa: RUF001
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def _etcd_version() -> str:
-    if not shutil.which("etcd"):
-        return "not there: what needs it is left out"
-    answer = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=False).stdout
-    return answer.partition(":")[2].split()[0] if ":" in answer else "unknown"
+def _verdicts(one: Compared, figure: str) -> str:
+    return "; ".join(
+        f"{expectation.asked(one.sides, one.scenario.unit)}: {'yes' if expectation.holds(one.sides) else '**no**'}"
+        for expectation in one.scenario.expected
+        if expectation.figure == figure
+    )

@@ -7,8 +7,9 @@ import signal
 import sys
 import time
 
-from benchmarks import processes, report, scale_report
+from benchmarks import processes, scale_report
 from benchmarks.jobs import ROOT
+from benchmarks.results import load as current_load
 from benchmarks.scale_phases import PHASES, Result, measure, progress
 
 RESULTS = ROOT / "benchmarks" / "SCALE.md"
@@ -33,16 +34,16 @@ def main() -> int:
     chosen = [name for name in PHASES if not options.only or any(text in name for text in options.only)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     processes.become_subreaper()
-    began, load = time.monotonic(), report.load()
+    began, load = time.monotonic(), current_load()
     results: list[Result] = []
     try:
         for attempt in range(options.tries):
             for nodes in sizes:
-                progress(f"-- try {attempt + 1} of {options.tries}, {nodes} nodes, load {report.load()}")
+                progress(f"-- try {attempt + 1} of {options.tries}, {nodes} nodes, load {current_load()}")
                 results += measure(nodes, options.spread, chosen.__contains__)
     finally:
         processes.kill_descendants()
-    text = scale_report.document(results, (load, report.load()), time.monotonic() - began)
+    text = scale_report.document(results, (load, current_load()), time.monotonic() - began)
     print(text)
     if options.output or not options.only:
         (ROOT / options.output if options.output else RESULTS).write_text(text)

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from statistics import median
 
-from benchmarks import report
+from benchmarks.results import machine
 from benchmarks.scale_meters import KEEPALIVE, Reading
 from benchmarks.scale_phases import (
     FIRST,
@@ -51,7 +51,7 @@ def document(results: list[Result], loads: tuple[str, str], took: float) -> str:
     facts = [
         f"{today}, `python -m benchmarks.scale`, {took / 60:.0f} minutes, tries: {tries} (medians), load of "
         f"the machine {loads[0]} at the beginning, {loads[1]} at the end (the benchmark's own included)",
-        *report.machine(),
+        *machine(),
     ]
     troubles = [trouble for result in results for trouble in result.troubles]
     facts += [f"connections that broke: {len(troubles)}" + (f", first: {troubles[0]}" if troubles else "")]

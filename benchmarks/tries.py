@@ -6,11 +6,13 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 
 from benchmarks import processes
+from benchmarks.etcd import free_port
 from benchmarks.jobs import WORKERS, Formed, Job, NeverStartedError, clean_environment
-from benchmarks.launchers import Launcher, Shape
+from benchmarks.launchers import LOOPBACK, Launcher, Shape
 from benchmarks.measure import Try
 
 HELLO, STAMPED = str(WORKERS / "hello.py"), str(WORKERS / "stamped.py")
@@ -19,9 +21,15 @@ SETTLE = 0.5
 LONG_ROUND = 11.0
 """seconds that a round lives before a node goes: after a shorter one Lattice pauses a second, to damp flapping"""
 START_TIMEOUT = 60.0
+REST = 4.0
+"""seconds after which memory is measured: two after its workers Lattice has forked those that wait for a restart"""
+SELDOM = 0.05
+"""seconds between two looks at workers that need all cores"""
 LINE, END = "first worker line", "end of the command"
 RSS, PSS = "resident", "proportional (a shared page counts by its share)"
-AGAIN, GROUP = "first line of the new workers", "their process group did one all_reduce"
+ALL, WORKERS_ALONE = "agent, helpers and workers together", "the workers alone"
+STEP, STEPS = "one step", 2000
+AGAIN, GROUP = "first line of the new workers", "process group that did one all_reduce"
 
 
 def start(launcher: Launcher) -> Try:
@@ -60,6 +68,51 @@ def memory(launcher: Launcher) -> Try:
         rss, pss = processes.memory(tree)
         cpu = sum(processes.cpu_seconds(tree).values())
     return Try({RSS: rss, PSS: pss}, cpu)
+
+
+def group_start(launcher: Launcher, workers: int) -> Try:
+    """Measure from the command to a process group of all workers; processor time is that of everybody until then."""
+    with Job() as job:
+        began = time.monotonic()
+        agent = job.start(launcher(Shape(workers=workers), [STAMPED, str(job.stamps_folder), "computing"])[0])
+        formed = job.wait_begun(workers)
+        cpu = sum(processes.cpu_seconds([agent.pid, *processes.descendants(agent.pid)]).values())
+    return Try({GROUP: formed.at - began}, cpu)
+
+
+def group_memory(launcher: Launcher, workers: int) -> Try:
+    """Measure the proportional memory of a whole node with a process group; processor time is that of everybody."""
+    with Job() as job:
+        agent = job.start(launcher(Shape(workers=workers), [STAMPED, str(job.stamps_folder), "computing"])[0])
+        formed = job.wait_begun(workers)
+        time.sleep(REST)
+        everybody = [agent.pid, *processes.descendants(agent.pid)]
+        (_, together), (_, alone) = processes.memory(everybody), processes.memory(formed.pids)
+        cpu = sum(processes.cpu_seconds(everybody).values())
+    return Try({ALL: together, WORKERS_ALONE: alone}, cpu)
+
+
+def steps(launcher: Launcher | None, workers: int) -> Try:
+    """
+    Measure a training step; processor time is what agents and helpers used during all steps.
+
+    :param launcher: who supervises; None for plain processes with the same variables
+    :param workers: how many, on one node
+    """
+    with Job() as job:
+        entry = [STAMPED, str(job.stamps_folder), "stepping", str(STEPS)]
+        if launcher is not None:
+            job.start(launcher(Shape(workers=workers), entry)[0])
+        else:
+            common = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(workers)}
+            for rank in range(workers):
+                ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+                job.start([sys.executable, *entry], {**common, **ranks})
+        begun = job.wait_begun(workers, "begin", SELDOM)
+        before = _cpu(job) if launcher else {}
+        ended = job.wait_begun(workers, "end", SELDOM)
+        used = sum(now - before.get(pid, 0.0) for pid, now in _cpu(job).items()) if launcher else None
+    return Try({STEP: (ended.at - begun.at) / STEPS * 1000}, used)
 
 
 def worker_death(launcher: Launcher, shape: Shape, cap: float) -> Try:

@@ -118,3 +118,27 @@ def test_a_copy_with_changes_is_what_the_standard_library_makes() -> None:
 def test_a_field_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError):
         replace(RosterEntry("a", 1, 2, 3, "host", "address", (4,)), colour="red")  # type: ignore[call-arg]
+
+
+def test_values_can_be_copied_and_sent(make: Maker) -> None:
+    import copy
+
+    one = RosterEntry("a", 0, 0, 1, "h", "", (1,))
+    assert copy.deepcopy(one) == copy.copy(one) == one
+
+
+def test_fields_that_are_made_anew_or_not_asked_for(make: Maker) -> None:
+    class Bag:
+        name: str
+        items: list[int] = dataclasses.field(default_factory=list)
+        size: int = dataclasses.field(init=False, default=3)
+
+    cls = make(frozen=True, slots=True)(Bag)
+    one, other = cls("a"), cls(name="a", items=[])
+    assert one == other and one.items is not other.items and one.size == 3
+    with pytest.raises(TypeError):
+        cls("a", [], 4)
+    with pytest.raises(TypeError):
+        cls()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del one.name

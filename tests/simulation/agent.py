@@ -77,8 +77,8 @@ class SimulatedAgent:
             match effect:
                 case StartWorkers(assignment=assignment):
                     self.workers.start(assignment)
-                case StopWorkers():
-                    self.workers.stop()
+                case StopWorkers(manner=manner):
+                    self.workers.stop(manner)
                 case Finish():
                     self.cluster.monitor.finished(self, effect)
                     self.session.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lattice.core.events import Event, WorkersDone, WorkersFailed, WorkersStopped
 from lattice.core.records import FailureRecord
+from lattice.core.supervision import NOTICE
 from lattice.core.topology import Assignment
 
 if TYPE_CHECKING:
@@ -130,8 +131,12 @@ class SimulatedWorkers:
         self.group.breaks(self)
         self.later(self._stopping(), self._stopped)
 
-    def stop(self) -> None:
-        if self.phase == "running":
+    def stop(self, manner: str) -> None:
+        if self.phase == "running" and manner == NOTICE and self.agent.world.chance(0.5):
+            # They save first; whoever asks again has no time for that.
+            self.phase = "saving"
+            self.later(self.agent.world.between(0.0, 8.0), self._saved)
+        elif self.phase in ("running", "saving"):
             self.phase = "stopping"
             assert self.group is not None
             self.group.breaks(self)
@@ -139,8 +144,12 @@ class SimulatedWorkers:
         elif self.phase in ("idle", "done"):
             self._stopped()
 
+    def _saved(self) -> None:
+        if self.phase == "saving":
+            self.stop("")
+
     def kill(self) -> None:
-        if self.phase == "running" and self.group is not None:
+        if self.phase in ("running", "saving") and self.group is not None:
             self.group.breaks(self)
         self.phase = "idle"
         self.generation += 1

@@ -25,15 +25,22 @@ def seed() -> int:
     return int(os.environ.get("LATTICE_SOAK_SEED", "1"))
 
 
+Note = Callable[[str], None]
 Figures = Callable[[str, Sequence[float]], None]
 
 
 @pytest.fixture
-def figures(record_property: Callable[[str, object], None]) -> Figures:
-    """Note how long recoveries took; the summary of the session shows it."""
+def note(record_property: Callable[[str, object], None]) -> Note:
+    """Note something that the summary of the session shows."""
+    return lambda text: record_property("figures", text)
 
-    def note(what: str, seconds: Sequence[float]) -> None:
+
+@pytest.fixture
+def figures(note: Note) -> Figures:
+    """Note how long recoveries took."""
+
+    def of(what: str, seconds: Sequence[float]) -> None:
         text = f"{len(seconds)} rounds, median {statistics.median(seconds):.2f}s, longest {max(seconds):.2f}s"
-        record_property("figures", f"{what}: {text}")
+        note(f"{what}: {text}")
 
-    return note
+    return of

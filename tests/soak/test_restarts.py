@@ -14,7 +14,8 @@ import pytest
 from tests.agents import ROOT, Cluster, alive, cluster
 from tests.etcd_server import EtcdServer
 from tests.faults.conftest import address, options
-from tests.soak.conftest import Figures
+from tests.soak.conftest import Figures, Note
+from tests.soak.footprint import Footprint
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
@@ -40,11 +41,13 @@ def job(request: pytest.FixtureRequest, tmp_path: Path, rounds: int, etcd: EtcdS
 
 
 def test_restarts_in_a_row(
-    job: Cluster, rounds: int, seed: int, figures: Figures, request: pytest.FixtureRequest
+    job: Cluster, rounds: int, seed: int, figures: Figures, note: Note, request: pytest.FixtureRequest
 ) -> None:
     chance = random.Random(seed)
     took = []
     number = job.round_of(2)
+    name = request.node.callspec.params["job"]
+    footprints = [Footprint(job, agent, warm=name.endswith("warm")) for agent in job.agents]
     for count in range(1, rounds + 1):
         before = job.pids(number)
         killed = time.monotonic()
@@ -54,8 +57,13 @@ def test_restarts_in_a_row(
         assert {worker["sum"] for worker in job.workers(number)} == {3}, "the group gave a wrong sum"
         assert {worker["LATTICE_RESTART_COUNT"] for worker in job.workers(number)} == {str(count)}
         eventually(lambda number=number: not job.left_from_before(number))  # type: ignore[misc]
+        eventually(lambda before=before: not any(map(alive, before)))  # type: ignore[misc]
+        for footprint in footprints:
+            footprint.look(job.pids(number))
     pids = job.pids(number)
     job.tell("exit")
     assert [agent.wait(WITHIN) for agent in job.agents] == [0] * len(job.agents)
     assert not any(alive(pid) for pid in pids)
-    figures(f"worker killed to process group formed, {request.node.callspec.params['job']}", took)
+    figures(f"worker killed to process group formed, {name}", took)
+    for footprint in footprints:
+        note(f"memory over {rounds} rounds, {name}: {footprint.grown()}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from lattice.core.dataclass import dataclass
 from lattice.core.spec import LogSpec
 from lattice.telemetry.console import Console
 from lattice.telemetry.logs import LogPump, open_pipe

@@ -6,9 +6,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from lattice.core.dataclass import dataclass
 from lattice.core.events import (
     Changed,
     Connected,

@@ -39,6 +39,7 @@ _PEER_TROUBLE = re.compile(
 )
 _ADDRESS_IN_USE = re.compile(r"EADDRINUSE|address already in use|address in use|no address added out of", re.IGNORECASE)
 _RANK_VARIABLES = "LOCAL_RANK|RANK|LOCAL_WORLD_SIZE|WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT"
+_NUMBER = re.compile(r"\d+")
 _MISSING_RANK = re.compile(
     rf"KeyError: '({_RANK_VARIABLES})'"
     rf"|environment variable ({_RANK_VARIABLES}) expected, but not set"
@@ -130,8 +131,7 @@ def is_bind_failure(text: str, port: int) -> bool:
     :param text: the end of its standard error, or a traceback
     :param port: the very port that must be named beside the failure
     """
-    number = re.compile(rf"(?<!\d){port}(?!\d)")
-    return any(_ADDRESS_IN_USE.search(line) and number.search(line) for line in text.splitlines())
+    return any(_ADDRESS_IN_USE.search(line) and str(port) in _NUMBER.findall(line) for line in text.splitlines())
 
 
 def missing_rank(text: str) -> bool:

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
     from dataclasses import replace as replace
 else:
-    # An agent has some eighty of these classes, and making them was the largest part of its start: the standard
-    # library compiles six functions for each. Three of them need no compiler.
+    # An agent has some ninety of these classes, and making them was the largest part of its start: the standard
+    # library compiles six functions for each. Five of them need no compiler.
     import dataclasses
     from operator import attrgetter
 
-    MADE_HERE = ("__eq__", "__hash__", "__repr__")
+    MADE_HERE = ("__eq__", "__hash__", "__repr__", "__init__", "__setattr__", "__delattr__")
     _COPIES = {}
     """by class: what gives all values of an object, the place of each, and what sets them"""
 
@@ -21,18 +21,60 @@ else:
         """Make a dataclass; see :func:`dataclasses.dataclass`."""
 
         def wrap(cls):
-            if (
-                set(options) - {"frozen", "slots"}
-                or not options.get("frozen")
-                or not vars(cls).keys().isdisjoint(MADE_HERE)
-            ):
+            simple = options == {"frozen": True, "slots": True} and vars(cls).keys().isdisjoint(MADE_HERE)
+            if not simple or any(_is_standard(base) for base in cls.__mro__[1:]):
                 return dataclasses.dataclass(cls, **options)
-            made = dataclasses.dataclass(cls, eq=False, repr=False, **options)
-            made.__eq__, made.__hash__ = _comparison([one.name for one in dataclasses.fields(made) if one.compare])
-            made.__repr__ = _show
+            made = dataclasses.dataclass(cls, init=False, eq=False, repr=False, slots=True)
+            fields = dataclasses.fields(made)
+            made.__init__ = _beginning(made, fields)
+            made.__eq__, made.__hash__ = _comparison([one.name for one in fields if one.compare])
+            made.__repr__, made.__setattr__, made.__delattr__ = _show, _refuse, _refuse
+            made.__getstate__, made.__setstate__ = _give, _take
+            made.__match_args__ = tuple(one.name for one in fields if one.init)
             return made
 
         return wrap if cls is None else wrap(cls)
+
+    def _is_standard(base):
+        return dataclasses.is_dataclass(base) and base.__dataclass_params__.frozen
+
+    def _beginning(made, fields):
+        # The descriptors of slots set them on frozen objects too.
+        names = {"_factory": _factory}
+        parameters, lines = ["self"], []
+        for one in fields:
+            names[f"_set_{one.name}"] = getattr(made, one.name).__set__
+            value = one.name
+            if one.default_factory is not dataclasses.MISSING:
+                names[f"_make_{one.name}"] = one.default_factory
+                made_new = f"_make_{one.name}()"
+                value = f"{made_new} if {one.name} is _factory else {one.name}" if one.init else made_new
+                parameters += [f"{one.name}=_factory"] if one.init else []
+            elif one.default is not dataclasses.MISSING:
+                names[f"_default_{one.name}"] = one.default
+                value = one.name if one.init else f"_default_{one.name}"
+                parameters += [f"{one.name}=_default_{one.name}"] if one.init else []
+            elif one.init:
+                parameters.append(one.name)
+            else:
+                continue
+            lines.append(f" _set_{one.name}(self, {value})")
+        if hasattr(made, "__post_init__"):
+            lines.append(" self.__post_init__()")
+        exec(f"def __init__({', '.join(parameters)}):\n" + ("\n".join(lines) or " pass"), names)
+        return names["__init__"]
+
+    _factory = object()
+
+    def _refuse(self, name, *_):
+        raise dataclasses.FrozenInstanceError(f"cannot change field {name!r}")
+
+    def _give(self):
+        return [getattr(self, one.name) for one in dataclasses.fields(self)]
+
+    def _take(self, values):
+        for one, value in zip(dataclasses.fields(self), values, strict=True):
+            object.__setattr__(self, one.name, value)
 
     def replace(value, /, **changes):
         """

@@ -73,4 +73,4 @@ def keep_run(state: State) -> Move | None:
     return None if lease == state.kept or state.lease is None else (replace(state, kept=lease), (KeepAlive(lease),))
 
 
-RULES = (campaign, widen, keep_run)
+RULES = (campaign, keep_run, widen)

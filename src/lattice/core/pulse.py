@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 
 from lattice.core.board import UNKNOWN, Line
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 from lattice.core.records import PaceRecord
 
 PATIENCE = 10.0

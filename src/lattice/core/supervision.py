@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from lattice.core.dataclass import dataclass
+from lattice.core.dataclass import dataclass, replace
 
 NOTICE = "notice"
 """a manner of stopping: nothing is wrong, so workers that asked for it are told first, and may save"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 
+from lattice.core.dataclass import dataclass
 from lattice.process.guard import Process, read_process, read_processes
 
 SWEEP_TIMEOUT = 2.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
+
+from lattice.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
         case "memory":
             from lattice.stores.memory import MemoryStore
 
-            return MemoryStore()
+            # Its one agent watches from what it has just read: changes of long ago would only grow with every restart.
+            return MemoryStore(history=100)
         case "etcd":
             from lattice.stores.etcd import EtcdStore
 

@@ -7,7 +7,8 @@ import select
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+
+from lattice.core.dataclass import dataclass
 
 LIMIT = 8 << 20
 PATIENCE = 1.0

@@ -9,8 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
+from lattice.core.dataclass import dataclass
 from lattice.telemetry.console import Console
 from lattice.telemetry.lines import Lines
 from lattice.telemetry.logfile import RETRY_INTERVAL, LogFile
