@@ -23,6 +23,7 @@ from benchmarks.scale_floor import Floor
 from lattice.agent.inbox import merged
 from lattice.agent.session import Session, SessionConnected
 from lattice.core import rendezvous
+from lattice.core.electing import EAGER
 from lattice.core.events import (
     Disconnected,
     Event,
@@ -35,7 +36,7 @@ from lattice.core.events import (
     WorkersStopped,
 )
 from lattice.core.spec import NodeRange, Policy
-from lattice.core.state import Identity
+from lattice.core.state import Identity, lease_of
 from lattice.stores.etcd import EtcdStore
 
 WORKERS = 8
@@ -48,7 +49,7 @@ class Agent:
     def __init__(self, number: int, told: dict[str, Any], inbox: queue.SimpleQueue[Any]) -> None:
         self.me = Identity(
             run_id=told["run"],
-            incarnation=(told["mark"] + os.urandom(8).hex())[:16],
+            incarnation=incarnation(told),
             host=f"node-{number:05}.cluster.example",
             address=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
             workers=WORKERS,
@@ -62,6 +63,14 @@ class Agent:
         self.epoch = 0
         self.over = False
         self.session = Session(store, self.me.keys, policy.lease_ttl, lambda event: inbox.put((self, event)))
+
+
+def incarnation(told: dict[str, Any]) -> str:
+    """Make a name; for the agent that is to lead one that need not wait for its turn."""
+    while True:
+        name: str = (told["mark"] + os.urandom(8).hex())[:16]
+        if not told["eager"] or lease_of(name, "turn") % told["maximum"] < EAGER:
+            return name
 
 
 class Host:

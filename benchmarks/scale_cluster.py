@@ -184,7 +184,7 @@ class Cluster:
         assert host.process.stdin is not None
         known = {"endpoint": self._address, "lease_ttl": self._lease_ttl, "request_timeout": REQUEST_TIMEOUT}
         mark = MARK if host.name == TENTH else ""
-        host.process.stdin.write(json.dumps({**known, "mark": mark, **order}) + "\n")
+        host.process.stdin.write(json.dumps({**known, "mark": mark, "eager": host.name == LEADER, **order}) + "\n")
         host.process.stdin.flush()
 
     def _hear(self, about: str, value: Any) -> dict[str, Any]:
