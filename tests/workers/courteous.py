@@ -42,6 +42,7 @@ match how:
         signal.signal(signal.SIGUSR2, lambda *_: say("signalled"))
 signal.signal(signal.SIGTERM, stop)
 step = 0
+lattice.heartbeat(step)  # before anybody is told: only who has given one can be found to hang
 say("began")
 while not (folder / "exit").exists():
     lattice.heartbeat(step)
