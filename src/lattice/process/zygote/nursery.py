@@ -21,6 +21,7 @@ FOREVER_OPEN = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/zero")
 INSTALLED = ("/site-packages/", "/dist-packages/")
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 MOST_FILES = 4096
+NEVER = (1 << 31) - 1
 
 
 class Watched(type(os.environ)):  # type: ignore[misc]
@@ -100,6 +101,9 @@ class Nursery:
 
     def preload(self, control: Control) -> None:
         """Import everything; the first thing that spoils this process ends it, with the name of who did."""
+        # What is imported stays: to look through it for garbage, again and again, takes a tenth of the time.
+        thresholds = gc.get_threshold()
+        gc.set_threshold(NEVER)
         # Alone it keeps OpenBLAS, hence numpy, from starting threads. Workers get it back with all their threads.
         blas = os.environ.get("OPENBLAS_NUM_THREADS")
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -129,7 +133,8 @@ class Nursery:
                 stream.flush()
         self._remember_files()
         newborn.find_blas()
-        gc.collect()
+        if gc.get_threshold()[0] == NEVER:  # otherwise a module has its own idea
+            gc.set_threshold(*thresholds)
         gc.freeze()
 
     def trouble(self) -> tuple[str, str] | None:
