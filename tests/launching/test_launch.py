@@ -71,6 +71,38 @@ def test_a_pool_keeps_its_agents() -> None:
     eventually(lambda: not alive(parents.pop()) if parents else True)
 
 
+def stubborn(unlucky: int) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    fail_at(unlucky)
+
+
+def test_a_pool_goes_on_after_a_run_that_failed_or_was_broken_off() -> None:
+    settings = {**ALONE, "hostnames": ["localhost", "localhost"]}
+    with lattice.Launcher(workers_per_host=1, shutdown_timeout=600, **settings) as pool:
+        before = pool.run(os.getppid).all()
+        with pytest.raises(Unlucky):
+            pool.run(stubborn, 1)
+        assert pool.run(os.getppid).all() == before
+        handle = pool.start(time.sleep, 600)
+        eventually(lambda: handle.status() == "running")
+        handle.cancel()
+        with pytest.raises(InterruptedError):
+            handle.result(30)
+        assert pool.run(os.getppid).all() == before, "the same agents, and no word of an earlier run"
+        pool.run_timeout = 0.5
+        with pytest.raises(TimeoutError):
+            pool.run(time.sleep, 600)
+        pool.run_timeout = None
+        assert [one[0] for one in pool.run(whoami)] == [0, 1]
+        assert pool.run(os.getppid).all() == before
+
+
+def test_more_hosts_than_are_needed_all_take_part_at_once() -> None:
+    settings = {**ALONE, "hostnames": ["localhost"] * 3}
+    result = lattice.launch(lambda: os.environ["LATTICE_ROUND"], workers_per_host=1, min_hosts=1, **settings)
+    assert result.all() == ["1", "1", "1"]
+
+
 class Unlucky(Exception):
     def __init__(self, number: int, word: str) -> None:
         super().__init__(f"{word}: {number}")

@@ -34,11 +34,6 @@ class Board:
         """Read what a worker has told."""
         return read(self._moments[local_rank], self._counts[local_rank])
 
-    @property
-    def lines(self) -> list[Line]:
-        """Read what all workers have told."""
-        return [self.line(local_rank) for local_rank in range(len(self._counts))]
-
     def give_notice(self, local_rank: int, until: float) -> None:
         """Tell a worker that it has until some moment."""
         self._moments[local_rank][NOTICED_UNTIL] = until

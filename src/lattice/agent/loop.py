@@ -114,7 +114,11 @@ class Loop:
             self._inbox.put(GoodbyeAsked(time.monotonic(), number))
         elif self._goodbyes == 2:
             self._console.say(f"{signal.Signals(number).name} again: killing the workers at once")
-            self._group.hurry()
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Give the workers no more time; the run goes on, or ends, as if they had ended by themselves."""
+        self._group.hurry()
 
     def _patience(self) -> float:
         moments = [self._next_housekeeping, deadline(self._state), self._group.deadline, self._starter.deadline]

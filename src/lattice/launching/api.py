@@ -112,7 +112,6 @@ class Launcher:
             "variables": select(os.environ, self.default_env_vars, self.extra_env_vars),
             "env_file": os.fspath(self.env_file) if self.env_file else "",
             "cwd": os.getcwd(),  # noqa: PTH109
-            "last_call": 0.0,
         }
 
     def _execute(self, task: Task, handle: LaunchHandle[Any]) -> LaunchResult[Any]:

@@ -31,18 +31,16 @@ class Kind(IntEnum):
     STORE = 5
     """both: bytes of the connection to the store"""
     STOP = 6
-    """launcher: stop the workers; JSON, with or without grace"""
+    """launcher: end the workers of a run at once; JSON, whether the node shall leave the run as well"""
     LOG = 7
     """node: what a worker wrote: local rank, stream, bytes"""
-    SAY = 8
-    """node: words of the agent"""
-    LEFT = 9
+    LEFT = 8
     """node: JSON: which worker ended how, and how many bytes of what it left follow"""
-    REMAINS = 10
+    REMAINS = 9
     """node: bytes of what that worker left"""
-    FINISHED = 11
+    FINISHED = 10
     """node: how the run ended, as JSON"""
-    ALIVE = 12
+    ALIVE = 11
     """both: nothing but that somebody is there"""
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,16 +131,16 @@ def stream_handler(
     return handler
 
 
-class ByteHandler(logging.Handler):
+class ByteHandler(logging.Handler, ABC):
     """A handler that takes lines as the bytes they are: quicker than a record for each, and nothing can be invalid."""
 
+    @abstractmethod
     def takes(self, origin: Origin) -> bool:
         """Tell whether the log of an origin is for this handler."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, origin: Origin, whole: bytes) -> None:
         """Take some lines, each with its end."""
-        raise NotImplementedError
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take a record as lines."""

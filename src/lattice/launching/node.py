@@ -14,10 +14,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from selectors import DefaultSelector
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
 from lattice import __version__
+from lattice.agent.loop import Loop
 from lattice.agent.run import Surroundings, supervise
 from lattice.agent.serving import RunStore
 from lattice.agent.starting import Starter
@@ -52,9 +53,13 @@ class Node:
         self._settings: dict[str, Any] = {}
         self._payload = -1
         self._begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._stops: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._loop: Loop | None = None
         self._tunnel = StoreTunnel(channel)
         self._folder = Path(tempfile.mkdtemp(prefix="lattice-launch-"))
         self._selector = DefaultSelector()
+        self._selector.register(self._bell, EVENT_READ, self._stop)
         self._console = Console(2, 2)
         self._forwarder: Forwarder | None = None
         self._starter: Starter | None = None
@@ -97,10 +102,9 @@ class Node:
                 case Kind.STORE:
                     self._tunnel.received(body)
                 case Kind.STOP:
-                    # Heard by the agent as any goodbye is: the first leaves time, the second does not.
-                    for _ in range(2 if json.loads(body)["hurry"] else 1):
-                        os.kill(os.getpid(), signal.SIGTERM)
-                        time.sleep(0.01)
+                    asked = json.loads(body)
+                    self._stops.put((asked["run_id"], asked["leave"]))
+                    os.eventfd_write(self._bell, 1)
                 case _:
                     pass
         self._leave()
@@ -118,6 +122,23 @@ class Node:
         """End now: the guard ends the workers and all that they started."""
         shutil.rmtree(self._folder, ignore_errors=True)
         os._exit(1)
+
+    def _stop(self) -> None:
+        """Let the agent hear what it was told, in its own thread; what was meant for an earlier run is void."""
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass
+        while not self._stops.empty():
+            run_id, leave = self._stops.get()
+            if self._loop is not None and run_id == self._settings["run_id"]:
+                if leave:
+                    self._loop.signalled(signal.SIGTERM)
+                self._loop.hurry()
+
+    def _began(self, loop: Loop) -> None:
+        self._loop = loop
+        self._stop()
 
     def _open_payload(self, path: str) -> None:
         if self._payload >= 0:
@@ -147,8 +168,10 @@ class Node:
             folder,
             incarnation,
             forwarder,
+            self._began,
         )
         finish = supervise(spec, around, Journal("", run=spec.run_id, node=incarnation))
+        self._loop = None
         forwarder.close()
         outcome = finish.outcome
         self._channel.tell(
@@ -198,7 +221,6 @@ def agent_spec(settings: dict[str, Any], folder: str) -> AgentSpec:
             NodeRange(minimum, maximum),
             max_restarts=settings["max_restarts"],
             join_timeout=settings["timeout"],
-            last_call=settings["last_call"],
             store_grace=SILENCE,
         ),
         workers=workers,

@@ -20,6 +20,8 @@ from lattice.launching.supervisor import Crew, Finished, Left, Lost, News, no_ag
 
 IMPATIENCE = 0.5
 """seconds that other workers have after the first failure that nothing follows; then they are killed"""
+SETTLING = 5.0
+"""seconds that nodes have to end a run that was broken off; those that take longer are let go"""
 LOOK = 0.1
 """seconds between two looks at what the caller wants"""
 
@@ -38,6 +40,7 @@ class Run:
         self._lost: list[tuple[str, str]] = []
         self._cancelled = threading.Event()
         self._hurry_at: float | None = None
+        self._members = len(crew.nodes)
 
     def cancel(self) -> None:
         """Have it stopped."""
@@ -55,19 +58,30 @@ class Run:
             self._crew.begin(self._settings, self._payload, image, self._log)
             ended = self._follow(None if limit is None else time.monotonic() + limit, limit)
         except BaseException:
-            self._crew.stop(hurry=True)
+            self._crew.stop(leave=True)
+            self._settle()
             raise
         finally:
             os.close(image)
         return ended
+
+    def _settle(self) -> None:
+        """Wait until every node has ended this run: in a pool the next one must not hear of it."""
+        deadline = time.monotonic() + SETTLING
+        while len(self._ends) + len(self._lost) < self._members and time.monotonic() < deadline:
+            news = self._crew.news(LOOK)
+            if news is not None:
+                self._take(news)
+        ended = [end.node for end in self._ends]
+        for node in [node for node in self._crew.nodes if node not in ended]:
+            self._crew.lose(node)
 
     def _log(self, host: HostSpec, local_rank: int, stream: str, data: bytes) -> None:
         with self._logging:
             self._logs.feed(Origin(host.given, local_rank, host.index), stream, data)
 
     def _follow(self, deadline: float | None, limit: float | None) -> LaunchResult[Any]:
-        members = len(self._crew.nodes)
-        while len(self._ends) + len(self._lost) < members:
+        while len(self._ends) + len(self._lost) < self._members:
             news = self._crew.news(LOOK)
             now = time.monotonic()
             if news is not None:
@@ -78,7 +92,7 @@ class Run:
                 raise TimeoutError(f"the function did not end within {limit:g}s (run_timeout).")
             if self._hurry_at is not None and now >= self._hurry_at:
                 self._hurry_at = None
-                self._crew.stop(hurry=True)
+                self._crew.stop(leave=False)
         return self._conclude()
 
     def _take(self, news: News) -> None:
@@ -95,7 +109,7 @@ class Run:
                 self._lost.append((node.host.given, reason))
                 self._crew.lose(node)
                 if len(self._crew.nodes) < self._settings["nodes"][0]:
-                    self._crew.stop(hurry=True)
+                    self._crew.stop(leave=True)
             case _:
                 pass
 

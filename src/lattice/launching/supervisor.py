@@ -163,6 +163,7 @@ class Crew:
     _store: MemoryStore = field(default_factory=MemoryStore)
     _server: StoreServer | None = None
     _watcher: threading.Thread | None = None
+    _run_id: str = ""
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def assemble(self, minimum: int) -> None:
@@ -211,6 +212,7 @@ class Crew:
         :param sink: takes what workers write
         """
         threads = []
+        self._run_id = settings["run_id"]
         several = any(node.host.transport != "local" for node in self.nodes)
         for node in self.nodes:
             node.sink = sink
@@ -235,11 +237,15 @@ class Crew:
         except queue.Empty:
             return None
 
-    def stop(self, *, hurry: bool) -> None:
-        """Have all workers stopped."""
+    def stop(self, *, leave: bool) -> None:
+        """
+        Have all workers of the run ended at once.
+
+        :param leave: whether to break the run off; otherwise the agents still agree on how it ended
+        """
         for node in self.nodes:
             try:
-                node.channel.tell(Kind.STOP, hurry=hurry)
+                node.channel.tell(Kind.STOP, run_id=self._run_id, leave=leave)
             except BrokenChannelError:
                 pass  # it is gone: so are its workers
 
