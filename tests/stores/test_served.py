@@ -1,4 +1,4 @@
-"""What only the served store promises: nobody is let in, or believed, without the secret."""
+"""What only the served store promises, beside trust: it is shared, survives its server, and says what is wrong."""
 
 from __future__ import annotations
 
@@ -6,274 +6,24 @@ import contextlib
 import os
 import signal
 import socket
-import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from lattice.core.keyspace import Put, Transaction
 from lattice.core.spec import StoreSpec
-from lattice.errors import Compacted, StoreRefused, StoreUnavailable, UsageError
-from lattice.stores import open_store, secret, served_server
+from lattice.errors import Compacted, StoreUnavailable, UsageError
+from lattice.stores import open_store, secret
 from lattice.stores.memory import MemoryStore
 from lattice.stores.served import ServedStore, StoreServer, served_at
-from lattice.stores.served_frames import DIGEST, GREETING, MAGIC, NONCE, REFUSAL, Opener, Sealer, proof
-from lattice.stores.served_values import dump, load
 from tests.etcd_server import free_ports
 from tests.stores.collected import Collected
 from tests.stores.conftest import SECRET
+from tests.stores.serving import Raw, behind, client, process, put, server
 from tests.waiting import eventually
 
-SERVE = """
-import sys
-from lattice.stores.memory import MemoryStore
-from lattice.stores.served import StoreServer
-server = StoreServer(MemoryStore(), "127.0.0.1", int(sys.argv[1]), sys.argv[2].encode())
-print(server.port, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def behind() -> Iterator[MemoryStore]:
-    store = MemoryStore(history=50)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def server(behind: MemoryStore) -> Iterator[StoreServer]:
-    server = StoreServer(behind, "127.0.0.1", 0, SECRET)
-    yield server
-    server.close()
-
-
-@contextlib.contextmanager
-def client(*ports: int, secret: bytes = SECRET, timeout: float = 10.0) -> Iterator[ServedStore]:
-    store = served_at(tuple(("127.0.0.1", port) for port in ports), secret, timeout)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-@contextlib.contextmanager
-def process(port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server in a process of its own, which can be killed or stopped."""
-    argv = [sys.executable, "-c", SERVE, str(port), SECRET.decode()]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout is not None
-            yield child, int(child.stdout.readline())
-        finally:
-            child.kill()
-
-
-class Raw:
-    """A client that does the handshake by hand and can then misbehave."""
-
-    def __init__(self, port: int, secret: bytes = SECRET) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 30)
-        greeting = self.receive(GREETING)
-        self.theirs, self.ours = greeting[len(MAGIC) :], os.urandom(NONCE)
-        self.socket.sendall(MAGIC + self.ours + proof(secret, "client", self.theirs, self.ours))
-        self.answer = self.receive(DIGEST)
-        self.sealer = Sealer(secret, "client", self.theirs, self.ours)
-        self.opener = Opener(secret, "server", self.theirs, self.ours)
-
-    def receive(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size and (more := self.socket.recv(size - len(data))):
-            data += more
-        return data
-
-    def request(self, number: int, call: str, *args: object) -> bytes:
-        return self.sealer.seal(dump({"id": number, "call": call, "args": args}))
-
-    def ask(self, frame: bytes) -> object:
-        self.socket.sendall(frame)
-        return self.next()["result"]
-
-    def next(self) -> dict[str, Any]:
-        while not (bodies := self.opener.feed(self.socket.recv(65536))):
-            pass
-        return load(bodies[0])
-
-    def is_dropped(self) -> bool:
-        try:
-            return self.receive(1) == b""
-        except ConnectionResetError:
-            return True
-
-
-def put(store: ServedStore | MemoryStore, key: str, value: bytes = b"") -> None:
-    store.commit(Transaction((Put(key, value),)))
-
-
-def test_a_wrong_secret_is_refused_with_the_next_step(server: StoreServer) -> None:
-    with (
-        client(server.port, secret=b"wrong") as store,
-        pytest.raises(StoreRefused, match=rf"127.0.0.1:{server.port}.*LATTICE_RDZV_PASSWORD"),
-    ):
-        store.read("a")
-
-
-def test_a_server_that_does_not_know_the_secret_is_not_believed() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def impostor() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(MAGIC + os.urandom(NONCE))
-                hello = connection.recv(1000)
-                connection.sendall(hello[-DIGEST:])  # The client's own proof, sent back.
-                connection.recv(1)
-
-        thread = threading.Thread(target=impostor)
-        thread.start()
-        with (
-            client(listener.getsockname()[1]) as store,
-            pytest.raises(StoreRefused, match="does not know our password"),
-        ):
-            store.read("a")
-        thread.join()
-
-
-def test_the_handshake_as_documented(server: StoreServer, behind: MemoryStore) -> None:
-    raw = Raw(server.port)
-    assert raw.answer == proof(SECRET, "server", raw.theirs, raw.ours)
-    assert raw.ask(raw.request(1, "identity")) == behind.identity()
-    raw.socket.close()
-    stranger = Raw(server.port, b"wrong")
-    assert stranger.answer == REFUSAL
-    assert stranger.is_dropped()
-    stranger.socket.close()
-
-
-def test_a_replayed_frame_ends_the_connection(server: StoreServer, behind: MemoryStore) -> None:
-    raw = Raw(server.port)
-    frame = raw.request(1, "commit", [["put", "a", "", 0]], [])
-    raw.ask(frame)
-    revision = behind.read("a").revision
-    raw.socket.sendall(frame)
-    assert raw.is_dropped()
-    assert behind.read("a").revision == revision
-    raw.socket.close()
-
-
-def test_a_frame_of_another_connection_is_not_accepted(server: StoreServer, behind: MemoryStore) -> None:
-    first, second = Raw(server.port), Raw(server.port)
-    second.socket.sendall(first.request(1, "commit", [["put", "a", "", 0]], []))
-    assert second.is_dropped()
-    assert behind.read("a").items == ()
-    assert first.ask(
-        Sealer(SECRET, "client", first.theirs, first.ours).seal(dump({"id": 1, "call": "identity", "args": []}))
-    )
-    first.socket.close()
-    second.socket.close()
-
-
-def test_a_frame_of_the_other_direction_is_not_accepted(server: StoreServer) -> None:
-    raw = Raw(server.port)
-    mirrored = Sealer(SECRET, "server", raw.theirs, raw.ours)
-    raw.socket.sendall(mirrored.seal(dump({"id": 1, "call": "identity", "args": []})))
-    assert raw.is_dropped()
-    raw.socket.close()
-
-
-@pytest.mark.parametrize("position", [0, 11, 20, -1])
-def test_an_altered_frame_ends_the_connection(server: StoreServer, behind: MemoryStore, position: int) -> None:
-    raw = Raw(server.port)
-    frame = bytearray(raw.request(1, "commit", [["put", "a", "", 0]], []))
-    frame[position] ^= 1 if position else 0x80
-    raw.socket.sendall(frame)
-    assert raw.is_dropped()
-    assert behind.read("a").items == ()
-    raw.socket.close()
-
-
-def test_an_altered_answer_is_not_believed() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def altering() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                theirs = os.urandom(NONCE)
-                connection.sendall(MAGIC + theirs)
-                ours = connection.recv(1000)[len(MAGIC) : len(MAGIC) + NONCE]
-                connection.sendall(proof(SECRET, "server", theirs, ours))
-                connection.recv(1000)
-                frame = bytearray(Sealer(SECRET, "server", theirs, ours).seal(dump({"id": 1, "result": "data"})))
-                frame[-40] ^= 1
-                connection.sendall(frame)
-                connection.recv(1)
-
-        thread = threading.Thread(target=altering)
-        thread.start()
-        with client(listener.getsockname()[1]) as store, pytest.raises(StoreUnavailable, match="cannot be trusted"):
-            store.identity()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 500, MAGIC + bytes(10_000), b"\x80\x04\x95pickle"]
-)
-def test_garbage_is_dropped_and_harms_nobody(server: StoreServer, garbage: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), 30) as stranger, client(server.port) as store:
-        stranger.sendall(garbage)
-        with contextlib.suppress(ConnectionResetError):
-            while stranger.recv(1000):
-                pass
-        assert store.identity()
-
-
-def test_a_silent_stranger_is_dropped(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_server, "HANDSHAKE_TIMEOUT", 0.2)
-    with socket.create_connection(("127.0.0.1", server.port), 30) as stranger, client(server.port) as store:
-        assert len(stranger.recv(1000)) == GREETING
-        assert stranger.recv(1000) == b""
-        assert store.identity()
-
-
-def test_only_so_many_strangers_at_once(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_server, "MAX_STRANGERS", 3)
-    with contextlib.ExitStack() as stack:
-        strangers = []
-        for _ in range(5):
-            strangers.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 30)))
-            assert len(strangers[-1].recv(1000)) == GREETING
-        assert strangers[0].recv(1) == strangers[1].recv(1) == b""
-
-
-def test_a_frame_that_is_too_long_is_not_waited_for(server: StoreServer) -> None:
-    raw = Raw(server.port)
-    raw.socket.sendall(struct.pack(">IQ", 1 << 31, 0))
-    assert raw.is_dropped()
-    raw.socket.close()
-
-
-@pytest.mark.parametrize(
-    "body", [b"[]", b"{", b'{"id":"x"}', b'{"id":1,"call":"commit","args":[["a"],[]]}', b"[" * 10**5]
-)
-def test_an_unreadable_request_ends_only_that_connection(server: StoreServer, body: bytes) -> None:
-    raw = Raw(server.port)
-    raw.socket.sendall(raw.sealer.seal(body))
-    assert raw.is_dropped()
-    raw.socket.close()
-    with client(server.port) as store:
-        assert store.identity()
-
-
-def test_an_unknown_call_is_refused(server: StoreServer) -> None:
-    raw = Raw(server.port)
-    raw.socket.sendall(raw.request(1, "drop", "everything"))
-    assert raw.next()["error"] == "StoreRefused"
-    raw.socket.close()
+__all__ = ["behind", "server"]
 
 
 def test_a_forgotten_revision_is_told(server: StoreServer, behind: MemoryStore) -> None:
