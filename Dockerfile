@@ -6,9 +6,11 @@
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE}
 
-RUN command -v etcd ip openssl ps >/dev/null || ( \
+RUN for program in etcd ip openssl ps make git ssh sshd; do command -v $program >/dev/null || missing=1; done; \
+    [ -z "$missing" ] || ( \
       apt-get update \
       && apt-get install -y --no-install-recommends etcd-server etcd-client iproute2 util-linux openssl procps make \
+           git openssh-client openssh-server \
       && rm -rf /var/lib/apt/lists/* )
 
 RUN python3 -m venv /opt/lattice

@@ -4,7 +4,7 @@
 # TORCH       what is installed as torch (torch==2.13.0); a fixed version is looked for first where pip is told to look
 # REPOSITORY  section of ~/.pypirc that `make release` uploads to (local)
 # SOAK        rounds of `make soak` (300)
-# JOBS        tests at the same time (2)
+# JOBS        tests at the same time (3: most of them wait for something)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 REPOSITORY ?= local
 SOAK ?= 300
-JOBS ?= 2
+JOBS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,8 +49,10 @@ docs: $(DONE)/dev ## build the documentation in docs/_build/html
 soak: $(DONE)/dev ## hundreds of restarts and membership changes in a row
 	LATTICE_SOAK_ROUNDS=$(SOAK) $(BIN)/python -m pytest tests -m soak --timeout 0 -v
 
-bench: $(DONE)/dev ## compare with torchrun of the installed torch, side by side
+bench: $(DONE)/torchrunx ## compare with torchrun of the installed torch, and with torchrunx, side by side; measure lattice.rl
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.checkpoints
+	$(BIN)/python -m benchmarks.rl
 
 wheel: $(DONE)/dev ## build the wheel and the source archive in dist/
 	@$(MAKE) --no-print-directory build
@@ -88,4 +90,9 @@ $(DONE)/package: $(DONE)/torch pyproject.toml requirements/common.txt
 
 $(DONE)/dev: $(DONE)/package requirements/dev.txt
 	$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+# torchrunx is GPL and no part of the project: it gets an environment of its own, inside of this one.
+$(DONE)/torchrunx: $(DONE)/dev requirements/torchrunx.txt benchmarks/peer.py
+	$(BIN)/python -m benchmarks.peer
 	@touch $@

@@ -1,19 +1,22 @@
-"""``python -m benchmarks``: Lattice and torchrun side by side, printed; a complete run is written down and drawn."""
+"""``python -m benchmarks``: Lattice beside torchrun and torchrunx; a complete run is written down and drawn."""
 
 from __future__ import annotations
 
 import argparse
 import compileall
+import shlex
 import signal
 import sys
-import time
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchmarks import chart, processes, report, results
+from benchmarks import chart, peer, processes, report, results
 from benchmarks.etcd import running_etcd
 from benchmarks.jobs import ROOT
+from benchmarks.launch_scenarios import launch_scenarios
 from benchmarks.measure import Contender, Series, Sides, Try, in_turns
-from benchmarks.results import Compared, Run
+from benchmarks.results import Compared
 from benchmarks.scenarios import Effort, Scenario, scenarios
 
 QUICK = Effort(quick=3, restart=2, node=1, waiting=1)
@@ -26,10 +29,15 @@ def main() -> int:
     :return: 0, or 1 if something that is expected of Lattice did not hold
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", action="append", metavar="NAME", help="run this scenario alone (may be repeated)")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="run this alone; may be repeated, 'launch*' works"
+    )
     parser.add_argument("--tries", type=int, metavar="N", help="try each side this often in every scenario")
     parser.add_argument("--quick", action="store_true", help="few tries: to see that it works, not to quote")
     parser.add_argument("--list", action="store_true", help="print the names of the scenarios and end")
+    parser.add_argument(
+        "--merge", action="store_true", help="write this down in place of the same rows of earlier runs"
+    )
     parser.add_argument("--write", metavar="FOLDER", help="write page, figures and chart there, whatever was run")
     options = parser.parse_args()
     effort = QUICK if options.quick else Effort()
@@ -39,43 +47,54 @@ def main() -> int:
     processes.become_subreaper()
     # An installed package has its bytecode, and so has torch; an editable one may not have it.
     compileall.compile_dir(ROOT / "src" / "lattice", quiet=2)
-    began, load = time.monotonic(), results.load()
+    partly = bool(options.only or options.quick or options.tries)
+    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]) if partly else "make bench"
+    run = results.begin(command)
+    found: list[tuple[Scenario, Sides]] = []
+    compared: tuple[Compared, ...] = ()
     try:
         with running_etcd() as endpoint:
-            listed = scenarios(endpoint, effort)
+            listed = [*scenarios(endpoint, effort), *launch_scenarios(effort)]
             if options.list:
                 print("\n".join(scenario.name for scenario in listed))
                 return 0
-            unknown = set(options.only or ()) - {scenario.name for scenario in listed}
+            patterns = options.only or ["*"]
+            unknown = [one for one in patterns if not any(fnmatchcase(scenario.name, one) for scenario in listed)]
             if unknown:
                 parser.error(
-                    f"no scenario {', '.join(sorted(unknown))}; there are "
-                    f"{', '.join(scenario.name for scenario in listed)}"
+                    f"no scenario {', '.join(unknown)}; there are {', '.join(scenario.name for scenario in listed)}"
                 )
-            chosen = [scenario for scenario in listed if not options.only or scenario.name in options.only]
-            compared = tuple(Compared(scenario, compare(scenario)) for scenario in chosen)
+            kept = results.read(chart.FIGURES.read_text(), listed) if options.merge else []
+            there = {"", *(["etcd"] if endpoint else []), *(["torchrunx"] if peer.PYTHON.exists() else [])}
+            for scenario in listed:
+                if not any(fnmatchcase(scenario.name, one) for one in patterns):
+                    continue
+                if scenario.needs not in there:
+                    print(f"{scenario.name}: left out, there is no {scenario.needs} here", flush=True)
+                else:
+                    found.append((scenario, compare(scenario)))
+                    so_far = run()
+                    compared = tuple(Compared(*one, so_far) for one in found)
+                    if options.merge:  # each at once: a long run may be broken off
+                        write(results.merged(compared, kept, listed), ROOT / "benchmarks", ROOT / "docs")
     finally:
         processes.kill_descendants()
-    partly = bool(options.only or options.quick or options.tries)
-    command = " ".join(["python -m benchmarks", *sys.argv[1:]]) if partly else "make bench"
-    loads = (load, results.load())
-    run = Run(results.today(), command, time.monotonic() - began, loads, tuple(results.machine()), compared)
-    print(f"\n{report.document(run)}", flush=True)
+    print(f"\n{report.document(compared)}", flush=True)
     if options.write:
-        write(run, Path(options.write), Path(options.write))
-    elif not partly:
-        write(run, ROOT / "benchmarks", ROOT / "docs")
+        write(compared, Path(options.write), Path(options.write))
+    elif not partly and not options.merge:
+        write(compared, ROOT / "benchmarks", ROOT / "docs")
     missed = report.missed(compared)
     if missed:
         print(f"expected and not reached: {', '.join(missed)}", file=sys.stderr)
     return 1 if missed else 0
 
 
-def write(run: Run, folder: Path, pictures: Path) -> None:
+def write(compared: Sequence[Compared], folder: Path, pictures: Path) -> None:
     """Write the page, the figures and the chart."""
-    figures = results.as_json(run)
+    figures = results.as_json(compared)
     texts = {
-        folder / "RESULTS.md": report.document(run),
+        folder / "RESULTS.md": report.document(compared),
         folder / "results.json": figures,
         pictures / "benchmarks.svg": chart.draw(figures),
     }
@@ -97,7 +116,7 @@ def compare(scenario: Scenario) -> Sides:
 
 
 def _shown(contender: Contender, number: int, scenario: Scenario, result: Try) -> str:
-    figures = ", ".join(f"{name} {value:.3f} {scenario.unit}" for name, value in result.figures.items())
+    figures = ", ".join(f"{name} {value:.3f} {scenario.unit_of(name)}" for name, value in result.figures.items())
     cpu = "" if result.cpu is None else f" (CPU {result.cpu:.2f} s)"
     missing = f" no new group in {scenario.cap:.0f} s" if scenario.cap and len(result.figures) < 2 else ""
     missing = ", gave up" if result.gave_up else missing

@@ -22,10 +22,11 @@ FIGURES, PICTURE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchm
 WIDTH, MARGIN = 880, 24
 BARS, LONGEST = 272, 350
 """where bars begin, and how long the longer one of a row is"""
-HEAD, SECTION, ROW, FOOT = 84, 34, 44, 56
+HEAD, SECTION, ROW, FOOT, LINE = 84, 34, 44, 22, 17
 THICK = 13
 SAME = 0.05
 """sides that differ by less than this are called equal"""
+TITLE = "Lattice beside torchrun and torchrunx"
 STYLE = """
   .card { fill: #ffffff; stroke: #d0d7de }
   .name { fill: #1f2328; font-weight: 600 }
@@ -73,6 +74,8 @@ class Row:
     until: str
     ours: Bar
     theirs: Bar
+    other: str
+    """whose the second bar is"""
     gain: str
 
 
@@ -92,17 +95,18 @@ def draw(figures: str) -> str:
     run = json.loads(figures)
     rows = [row for row in map(read, run["scenarios"]) if row is not None]
     sections = [(name, list(members)) for name, members in groupby(rows, key=lambda row: row.section)]
-    height = HEAD + SECTION * len(sections) + ROW * len(rows) + FOOT
+    foot = _foot(run["runs"])
+    height = HEAD + SECTION * len(sections) + ROW * len(rows) + FOOT + LINE * len(foot)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
             'role="img" font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">',
-            f"<title>Lattice beside torchrun</title><desc>{escape(_in_words(rows))}</desc>",
+            f"<title>{TITLE}</title><desc>{escape(_in_words(rows))}</desc>",
             f"<style>{STYLE}</style><defs>{FADE}</defs>",
             f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
             *_head(),
             *_body(sections),
-            *_foot(run, height),
+            *_drawn_foot(foot, height),
             "</svg>\n",
         ]
     )
@@ -117,11 +121,12 @@ def read(scenario: dict[str, Any]) -> Row | None:
     named = scenario["chart"]
     if named is None:
         return None
-    ours, theirs = (_bar(scenario, side, named["figure"]) for side in ("Lattice", "torchrun"))
+    other = list(scenario["sides"])[1]
+    ours, theirs = (_bar(scenario, side, named["figure"]) for side in ("Lattice", other))
     if ours.endless or not ours.length:
         return None
     less = "less" if scenario["unit"] == "MB" else "faster"
-    return Row(named["section"], named["what"], named["until"], ours, theirs, _gain(ours, theirs, less))
+    return Row(named["section"], named["what"], named["until"], ours, theirs, other, _gain(ours, theirs, less))
 
 
 def _bar(scenario: dict[str, Any], name: str, figure: str) -> Bar:
@@ -157,7 +162,7 @@ def _times(ratio: float) -> str:
 
 
 def _in_words(rows: Sequence[Row]) -> str:
-    return " ".join(f"{row.what}: Lattice {row.ours.text}, torchrun {row.theirs.text}, {row.gain}." for row in rows)
+    return " ".join(f"{row.what}: Lattice {row.ours.text}, {row.other} {row.theirs.text}, {row.gain}." for row in rows)
 
 
 def _text(x: float, y: float, words: str, kind: str, more: str = "") -> str:
@@ -165,12 +170,12 @@ def _text(x: float, y: float, words: str, kind: str, more: str = "") -> str:
 
 
 def _head() -> Iterator[str]:
-    yield _text(MARGIN, 36, "Lattice beside torchrun", "name", ' font-size="17"')
+    yield _text(MARGIN, 36, TITLE, "name", ' font-size="17"')
     yield _text(MARGIN, 58, "Medians. Shorter is better.", "soft", ' font-size="12"')
     yield f'<rect class="ours" x="{BARS}" y="26" width="{THICK}" height="{THICK}" rx="2"/>'
     yield _text(BARS + 20, 37, "Lattice", "name")
     yield f'<rect class="theirs" x="{BARS + 86}" y="26" width="{THICK}" height="{THICK}" rx="2"/>'
-    yield _text(BARS + 106, 37, "torchrun", "name")
+    yield _text(BARS + 106, 37, "torchrun, or torchrunx where it is named", "name")
     yield _text(BARS, 58, "The two bars of a row are to scale; every row has its own.", "soft", ' font-size="12"')
 
 
@@ -198,13 +203,20 @@ def _row(row: Row, top: float) -> Iterator[str]:
     yield _text(WIDTH - MARGIN, top + 21, row.gain, kind, ' text-anchor="end" font-size="14"')
 
 
-def _foot(run: dict[str, Any], height: float) -> Iterator[str]:
-    y = height - FOOT + 12
+def _foot(runs: Sequence[dict[str, Any]]) -> list[str]:
+    lines = []
+    for run in runs:
+        begin, end = run["loads"]
+        lines.append(" · ".join(run["machine"]))
+        lines.append(f"{run['date']}, {run['command']}, load {begin} at the beginning, {end} at the end")
+    return list(dict.fromkeys(lines))
+
+
+def _drawn_foot(lines: Sequence[str], height: float) -> Iterator[str]:
+    y = height - FOOT - LINE * len(lines) + 12
     yield f'<line class="rule" x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{y - 12:g}" y2="{y - 12:g}"/>'
-    begin, end = run["loads"]
-    ran = f"{run['date']}, {run['command']}, load {begin} at the beginning, {end} at the end"
-    for index, line in enumerate((" · ".join(run["machine"]), ran)):
-        yield _text(MARGIN, y + 8 + 17 * index, line, "soft", ' font-size="11"')
+    for index, line in enumerate(lines):
+        yield _text(MARGIN, y + 8 + LINE * index, line, "soft", ' font-size="11"')
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class Expectation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """So many times faster, or smaller, than torchrun, or torchrun never came to it."""
+    """So many times faster, or smaller, than the other side, or that one never came to it."""
 
     figure: str
     times: float

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from benchmarks import processes
 from benchmarks.etcd import SERVERS
@@ -46,8 +47,9 @@ class Formed:
 
 
 def clean_environment() -> dict[str, str]:
-    """Give this process's environment without what would configure an agent, or keep Python from caching bytecode."""
-    unwanted = ("LATTICE_", "PET_", "TORCHELASTIC_", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS")
+    """Give this process's environment without what would configure an agent, or make Python slower than it is."""
+    slow = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "OMP_NUM_THREADS")
+    unwanted = ("LATTICE_", "PET_", "TORCHELASTIC_", "TORCHRUNX_", *slow)
     return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
 
 
@@ -61,7 +63,7 @@ class Job:
         self.stamps_folder.mkdir()
         self.agents: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -19,12 +19,13 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
 
 
-def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
+def descendants(pid: int, without: Collection[int] = (), *, ended: bool = False) -> list[int]:
     """
     Find the processes that descend from one and run.
 
     :param pid: the ancestor, not part of the result
     :param without: processes that are left out, and with them what descends from them
+    :param ended: whether those count too that have ended and whose exit status nobody has taken
     """
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -33,7 +34,7 @@ def descendants(pid: int, without: Collection[int] = ()) -> list[int]:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if fields[0] not in ("Z", "X"):
+            if ended or fields[0] not in ("Z", "X"):
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, fresh = [], [pid]
     while fresh:
@@ -84,13 +85,12 @@ def kill_descendants(keep: Collection[int] = ()) -> None:
     :param keep: children that go on
     """
     deadline = time.monotonic() + KILL_TIMEOUT
-    while living := descendants(os.getpid(), without=keep):
+    while living := descendants(os.getpid(), without=keep, ended=True):
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes {living} could not be killed in {KILL_TIMEOUT:.0f}s")
         kill(living)
         _collect(keep)
         time.sleep(0.01)
-    _collect(keep)
 
 
 def _collect(keep: Collection[int]) -> None:

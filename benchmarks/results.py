@@ -1,4 +1,4 @@
-"""One run of the benchmarks with everything that it measured, for people and for programs."""
+"""Everything that was measured, in one run of the benchmarks or several, for people and for programs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,21 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Series, Sides
+from benchmarks import peer
+from benchmarks.measure import Series, Sides, Try
 from benchmarks.scenarios import Scenario
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A scenario and what came of it."""
-
-    scenario: Scenario
-    sides: Sides
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
-    """One run."""
+    """One run: when, by which command and where."""
 
     date: str
     command: str
@@ -37,7 +31,31 @@ class Run:
     loads: tuple[str, str]
     """of the machine at the beginning and at the end: how far to trust the wall clock"""
     machine: tuple[str, ...]
-    compared: tuple[Compared, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A scenario, what came of it, and in which run."""
+
+    scenario: Scenario
+    sides: Sides
+    run: Run
+
+
+def runs(compared: Sequence[Compared]) -> list[Run]:
+    """List the runs that results are of, in their order."""
+    return list(dict.fromkeys(one.run for one in compared))
+
+
+def begin(command: str) -> Callable[[], Run]:
+    """
+    Take note of the beginning of a run.
+
+    :param command: what is run
+    :return: what gives the run as it stands
+    """
+    began, loaded, where = time.monotonic(), load(), tuple(machine())
+    return lambda: Run(today(), command, time.monotonic() - began, (loaded, load()), where)
 
 
 def today() -> str:
@@ -60,26 +78,69 @@ def machine() -> Iterator[str]:
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     yield f"{os.cpu_count()} cores ({cpu}), {pages / 2**30:.0f} GB, Linux {platform.release()}"
     yield f"Python {platform.python_version()}, torch {version('torch')}, etcd {_etcd_version()}"
-    yield f"Lattice {version('lattice-addons-pytorch')}"
+    yield f"Lattice {version('lattice-addons-pytorch')}, torchrunx {peer.version() or 'not there: left out'}"
 
 
-def as_json(run: Run) -> str:
+def as_json(compared: Sequence[Compared]) -> str:
     """Write all tries and their medians down, and how the chart names them."""
+    known = runs(compared)
     facts = {
-        "date": run.date,
-        "command": run.command,
-        "seconds": round(run.took),
-        "loads": list(run.loads),
-        "machine": list(run.machine),
-        "scenarios": [_scenario(one) for one in run.compared],
+        "runs": [
+            {
+                "date": run.date,
+                "command": run.command,
+                "seconds": round(run.took),
+                "loads": list(run.loads),
+                "machine": list(run.machine),
+            }
+            for run in known
+        ],
+        "scenarios": [_scenario(one, known.index(one.run)) for one in compared],
     }
     return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 
 
-def _scenario(one: Compared) -> dict[str, Any]:
+def read(figures: str, listed: Sequence[Scenario]) -> list[Compared]:
+    """
+    Read what was written down.
+
+    :param figures: JSON
+    :param listed: the scenarios that there are now; results of others are left out
+    """
+    facts = json.loads(figures)
+    known = [
+        Run(one["date"], one["command"], one["seconds"], (one["loads"][0], one["loads"][1]), tuple(one["machine"]))
+        for one in facts["runs"]
+    ]
+    by_name = {scenario.name: scenario for scenario in listed}
+    return [
+        Compared(by_name[one["name"]], Sides(*(_series(*side) for side in one["sides"].items())), known[one["run"]])
+        for one in facts["scenarios"]
+        if one["name"] in by_name
+    ]
+
+
+def merged(fresh: Sequence[Compared], kept: Sequence[Compared], listed: Sequence[Scenario]) -> tuple[Compared, ...]:
+    """
+    Put results of several runs together.
+
+    :param fresh: results that take the place of others
+    :param kept: the others
+    :param listed: the scenarios in their order
+    """
+    found = {one.scenario.name: one for one in (*kept, *fresh)}
+    return tuple(found[scenario.name] for scenario in listed if scenario.name in found)
+
+
+def _series(name: str, side: dict[str, Any]) -> Series:
+    return Series(name, tuple(Try(one["figures"], one["cpu"], one["gave_up"]) for one in side["tries"]))
+
+
+def _scenario(one: Compared, run: int) -> dict[str, Any]:
     scenario, bars = one.scenario, one.scenario.bars
     return {
         "name": scenario.name,
+        "run": run,
         "title": scenario.title,
         "unit": scenario.unit,
         "cap": scenario.cap,

@@ -35,6 +35,7 @@ from lattice.core.events import (
     Ticked,
     WorkersStopped,
 )
+from lattice.core.member import greet
 from lattice.core.spec import NodeRange, Policy
 from lattice.core.state import Identity, lease_of
 from lattice.stores.etcd import EtcdStore
@@ -62,7 +63,13 @@ class Agent:
         self.moment = 0.0
         self.epoch = 0
         self.over = False
-        self.session = Session(store, self.me.keys, policy.lease_ttl, lambda event: inbox.put((self, event)))
+        self.session = Session(
+            store,
+            self.me.keys,
+            policy.lease_ttl,
+            lambda event: inbox.put((self, event)),
+            lambda lease: greet(self.me, policy, self.state.ports, lease),
+        )
 
 
 def incarnation(told: dict[str, Any]) -> str:
@@ -121,10 +128,12 @@ class Host:
     def _obey(self, told: dict[str, Any]) -> None:
         match told["do"]:
             case "floor":
+                what = told["what"]
                 self.floor = self.floor or Floor(tuple(told["endpoint"]), told["count"], told["request_timeout"])
-                say(floor=told["what"], at=self.floor.wave(told["what"]))
+                say(floor=what, at=self.floor.wave(what, lambda: say(begun=what)))
+                if what == "leave":
+                    self.floor = None
             case "prepare":
-                self.floor = None
                 self.agents = [Agent(told["first"] + number, told, self.inbox) for number in range(told["count"])]
                 self.living, self.started = len(self.agents), Counter()
                 say(prepared=[agent.me.incarnation for agent in self.agents])

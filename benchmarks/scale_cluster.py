@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.jobs import ROOT
+from benchmarks.scale_floor import Conductor
 from lattice.core.keyspace import Batch, Removed
 from lattice.core.records import Keys, LeaderRecord
 from lattice.errors import LatticeError
@@ -101,9 +102,17 @@ class Cluster:
 
         :return: the seconds until the last was done
         """
+        conductor = Conductor(self._observer, self.nodes) if what in ("join", "again") else None
         began = time.monotonic()
         for host in self.hosts.values():
             self._tell(host, do="floor", what=what, count=host.count)
+        if conductor is not None:
+            if what == "again":
+                self._hear("begun", what)
+                began = time.monotonic()
+                conductor.ring()
+            conductor.wait(PATIENCE)
+            conductor.ring()
         return float(max(self._hear("floor", what).values())) - began
 
     def prepare(self, minimum: int) -> None:

@@ -15,7 +15,7 @@ from benchmarks.scale_meters import Reading
 
 QUIET = 10.5
 """seconds that a round lasts before something is done to it: Lattice makes the round after a shorter one wait"""
-FLOORS = ("register", "write", "read")
+FLOORS = ("register", "write", "read", "join", "again")
 TOGETHER, FIRST, IDLE, LAPSE, GOODBYE, TENTH_LOST, LEADER_LOST = (
     "first round, all at the same moment",
     "first round, one a little earlier than the others",
@@ -102,6 +102,8 @@ class Stage:
         """Measure the floors, then let all agents start."""
         agents, nodes = self._agents, self._agents.nodes
         for what in FLOORS:
+            if what == "join":
+                agents.floor("leave")  # joining begins with a new connection
             before = self._read()
             seconds = agents.floor(what)
             self.result.floors[what] = (seconds, self._read().since(before))

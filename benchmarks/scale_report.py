@@ -26,12 +26,17 @@ FIRST_ROUND_RATIO = 2.0
 """times bare registration that a first round may take"""
 REFORM = 1.0
 """seconds to the next round once the lease of one node has lapsed"""
-COMPARED = {TOGETHER: "register", FIRST: "register"} | dict.fromkeys((LAPSE, GOODBYE, TENTH_LOST, LEADER_LOST), "write")
-"""which floor a phase is compared with"""
+COMPARED = dict.fromkeys((TOGETHER, FIRST), ("register", "join")) | dict.fromkeys(
+    (LAPSE, GOODBYE, TENTH_LOST, LEADER_LOST), ("write", "again")
+)
+"""which floors a phase is compared with: what all nodes must write, and all calls and messages that it consists of"""
 NOTES = """\
 - *floor*: the same number of the same clients, in as many processes, without Lattice around them. For a first round
   each connects, makes a lease and writes one key under it (*register*); for a later round each writes one key on the
   connection that it has (*write*): less cannot tell that all nodes have left the last round.
+- *bare*: the same clients do all that a round consists of, and nothing is decided. For a first round each connects,
+  makes a lease, writes a key and reads in one transaction, watches, and hears one message (*join*); for a later one
+  each hears a message, writes a key and hears another (*again*). The messages are sent when all have written.
 - *s*: until the last agent had started its workers of the new round. Where leases lapse, from the moment at which the
   last one did; *lapse* is what passed before, from the loss on (here leases last 10 s; etcd looks every half second).
 - *calls*: that clients began at etcd, keepalives not counted. *log*: entries in etcd's log. *events*: messages on
@@ -98,10 +103,24 @@ def _table(name: str, results: list[Result]) -> list[str]:
     sizes = [nodes for nodes in sorted({result.nodes for result in results}) if _phases(results, name, nodes)]
     if not sizes:
         return []
-    head = ["nodes", "s", "lapse s", "floor s", "ratio", "calls", "calls/node", "log", "events", "in kB", "out kB"]
+    head = [
+        "nodes",
+        "s",
+        "lapse s",
+        "floor s",
+        "ratio",
+        "bare s",
+        "ratio",
+        "calls",
+        "calls/node",
+        "log",
+        "events",
+        "in kB",
+        "out kB",
+    ]
     head += ["out kB/node", "etcd CPU", "leader CPU", "others CPU"]
     if name == IDLE:
-        head[1:5] = ["keepalives"]
+        head[1:7] = ["keepalives"]
     lines = [f"## {name[0].upper()}{name[1:]}", "", "| " + " | ".join(head) + " |", "|" + " ---: |" * len(head)]
     for nodes in sizes:
         phases = _phases(results, name, nodes)
@@ -109,9 +128,11 @@ def _table(name: str, results: list[Result]) -> list[str]:
         def middle(value: Callable[[Reading], float], phases: list[Phase] = phases) -> float:
             return median(value(phase.cost) for phase in phases)
 
-        seconds, floor = median(phase.seconds for phase in phases), _floor(results, nodes, COMPARED.get(name, ""))
-        times = [f"{seconds:.2f}", f"{median(phase.lapse for phase in phases):.2f}", f"{floor:.2f}"]
-        times += [f"{seconds / floor:.1f}" if floor else ""]
+        seconds = median(phase.seconds for phase in phases)
+        times = [f"{seconds:.2f}", f"{median(phase.lapse for phase in phases):.2f}"]
+        for what in COMPARED.get(name, ()):
+            floor = _floor(results, nodes, what)
+            times += [f"{floor:.2f}", f"{seconds / floor:.1f}" if floor else ""]
         if name == IDLE:
             times = [f"{middle(lambda cost: cost.requests.get(KEEPALIVE, 0)):.0f}"]
         known = [phase.cost.leader_cpu for phase in phases if phase.leader_known]

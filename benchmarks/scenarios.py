@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from benchmarks import tries
@@ -39,13 +39,20 @@ class Scenario:
     name: str
     title: str
     contenders: tuple[Contender, ...]
-    """Lattice, torchrun, and in some a third that both are seen against"""
+    """Lattice, torchrun or torchrunx, and in some a third that both are seen against"""
     expected: tuple[Expectation, ...] = ()
     unit: str = "s"
     cap: float = 0.0
     """seconds after which a try in which nothing has happened ends"""
-    on_etcd: bool = False
+    needs: str = ""
+    """etcd or torchrunx, without which it is not run: what was written down of it stays"""
     bars: Bars | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    """of figures that have another one"""
+
+    def unit_of(self, figure: str) -> str:
+        """Give the unit of a figure."""
+        return self.units.get(figure, self.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,11 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
     """
     List the comparisons.
 
-    :param endpoint: where etcd is; without one, what needs it is left out
+    :param endpoint: where etcd is; without one, what needs it must not be run
     :param effort: how often each is tried
     """
     ours, pair = lattice(endpoint), Shape(2, "1:2")
-    listed = [
+    return [
         Scenario(
             "start",
             "start, 1 node with 1 worker that imports nothing: from the command to the",
@@ -101,7 +108,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             "a worker dies, `--nnodes 2`: to the",
             _sides(_worker_death(Shape(2, "2"), HANG), ours, torchrun(), effort.restart, effort.restart),
             cap=HANG,
-            on_etcd=True,
+            needs="etcd",
             bars=Bars(tries.GROUP, RECOVERING, "A worker dies", "two nodes of exactly 2"),
         ),
         Scenario(
@@ -110,7 +117,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_worker_death(Shape(2, "1:3"), LONG_HANG), ours, torchrun(), effort.restart, effort.waiting),
             (Times(tries.AGAIN, 10),),
             cap=LONG_HANG,
-            on_etcd=True,
+            needs="etcd",
             bars=Bars(tries.GROUP, RECOVERING, "A worker dies", "two nodes of 1 to 3"),
         ),
         Scenario(
@@ -119,7 +126,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_node_loss(pair, LONG_HANG, "training"), ours, torchrun(), effort.node, effort.waiting),
             (AtMost(tries.AGAIN, LEASE_TTL + 2),),
             cap=LONG_HANG,
-            on_etcd=True,
+            needs="etcd",
             bars=Bars(tries.GROUP, RECOVERING, "A node is lost", "while workers exchange gradients"),
         ),
         Scenario(
@@ -128,7 +135,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_node_loss(pair, NO_REACTION, "computing"), ours, torchrun(), effort.node, 1),
             (AtMost(tries.AGAIN, LEASE_TTL + 2),),
             cap=NO_REACTION,
-            on_etcd=True,
+            needs="etcd",
             bars=Bars(tries.GROUP, RECOVERING, "A node is lost", "while workers compute"),
         ),
         Scenario(
@@ -137,7 +144,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(_goodbye(pair, LONG_HANG), ours, torchrun(), effort.node, effort.waiting),
             (AtMost(tries.AGAIN, 1),),
             cap=LONG_HANG,
-            on_etcd=True,
+            needs="etcd",
             bars=Bars(tries.GROUP, RECOVERING, "A node leaves", "SIGTERM to its agent"),
         ),
         Scenario(
@@ -154,7 +161,7 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             _sides(tries.memory, lattice(endpoint, *COLD), torchrun(), effort.restart, effort.node),
             (AtMost(tries.RSS, 60),),
             unit="MB",
-            on_etcd=True,
+            needs="etcd",
         ),
         Scenario(
             "memory-8",
@@ -179,7 +186,6 @@ def scenarios(endpoint: str, effort: Effort) -> list[Scenario]:
             bars=Bars(tries.STEP, TRAINING, "One step of a small model", "2 workers, gradients averaged"),
         ),
     ]
-    return [scenario for scenario in listed if endpoint or not scenario.on_etcd]
 
 
 def _sides(

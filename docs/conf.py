@@ -21,7 +21,7 @@ apidoc_modules = [
     {
         "path": str(HERE.parent / "src" / "lattice"),
         "destination": "api",
-        "separate_modules": True,
+        "separate_modules": False,
         "module_first": True,
         # The zygote is a program, not a package: it expects to be imported by Python itself.
         "exclude_patterns": ["**/__main__.py", str(HERE.parent / "src" / "lattice" / "process" / "zygote")],
@@ -33,6 +33,8 @@ autodoc_default_options = {"ignore-module-all": True}
 autodoc_typehints = "signature"
 # Standard types are named, not linked: no page of another project has to be fetched to build this one.
 nitpicky = False
+# Classes and functions stay out of the tree of contents: every page has the whole tree, and was mostly made of them.
+toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"Lattice {release}"

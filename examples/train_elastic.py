@@ -1,5 +1,5 @@
 """
-Training that goes on: a small model, DDP on CPU, a checkpoint every few steps in a folder that all nodes share.
+Training that goes on: a small model, DDP on CPU, a checkpoint every few steps.
 
     lattice run --framework pytorch --nproc_per_node 2 --max_restarts 3 examples/train_elastic.py --checkpoint /tmp/demo
 
@@ -12,19 +12,19 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+from lattice.checkpoint import Checkpointer
 
 FEATURES = 16
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train a small model, elastically.")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="folder on a file system that all nodes share")
+    parser.add_argument("--checkpoint", required=True, help="a folder that all nodes share, or s3://bucket/prefix")
     parser.add_argument("--steps", type=int, default=200, help="steps of the whole training")
     parser.add_argument("--batch", type=int, default=64, help="samples per step, over all workers")
     parser.add_argument("--every", type=int, default=10, help="steps between two checkpoints")
@@ -38,7 +38,8 @@ def main() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(FEATURES, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-    first = load(options.checkpoint, model, optimizer)
+    checkpoints = Checkpointer(options.checkpoint)
+    state, first = checkpoints.restore({"model": model, "optimizer": optimizer})
     replica = DistributedDataParallel(model)
     if rank == 0:
         print(f"{world} workers, restart {restart}: begin at step {first} of {options.steps}", flush=True)
@@ -58,8 +59,8 @@ def main() -> None:
             total, steps = since
             dist.all_reduce(total)
             since = torch.zeros(1), 0
+            checkpoints.save(step + 1, state)
             if rank == 0:
-                save(options.checkpoint, step + 1, model, optimizer)
                 mean = total.item() / steps
                 print(f"step {step + 1} loss {mean:.4f} world {world} restart {restart}", flush=True)
         time.sleep(options.pause)
@@ -71,27 +72,6 @@ def samples(step: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
     dice = torch.Generator().manual_seed(step)
     inputs = torch.randn(batch, FEATURES, generator=dice)
     return inputs, inputs.sum(1, keepdim=True)
-
-
-def save(folder: Path, step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Replace the checkpoint in one move: who reads it finds a whole one, the old or the new."""
-    folder.mkdir(parents=True, exist_ok=True)
-    # A worker of a round that is over may still be writing: everyone writes to a file of their own.
-    unfinished = folder / f"unfinished-{os.getpid()}-{time.time_ns()}"
-    torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, unfinished)
-    unfinished.replace(folder / "newest.pt")
-
-
-def load(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Take up the newest checkpoint; rank 0 says which step that is, so that nobody begins at another one."""
-    newest = folder / "newest.pt"
-    state: list[Any] = [torch.load(newest, weights_only=True) if dist.get_rank() == 0 and newest.exists() else None]
-    dist.broadcast_object_list(state, src=0)
-    if state[0] is None:
-        return 0
-    model.load_state_dict(state[0]["model"])
-    optimizer.load_state_dict(state[0]["optimizer"])
-    return int(state[0]["step"])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "apt_install: no apt here; tests that need one of these are skipped: $*"
   exit
 fi
+# One at a time: two that update the lists and put the policy below in place would take both away from each other.
+exec 9> "${TMPDIR:-/tmp}/lattice-apt-$(id -u).lock"
+flock 9
 missing=()
 for package; do
   [ "$(dpkg-query -Wf '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
@@ -28,4 +31,4 @@ if [ ! -e $policy ]; then
   trap '"${as_root[@]}" rm -f $policy' EXIT
 fi
 "${as_root[@]}" apt-get -qq update || echo "apt_install: apt-get update failed for some source; going on with the lists there are."
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null

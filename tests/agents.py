@@ -72,6 +72,11 @@ class AgentProcess:
         lines = [json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")]
         return [line for line in lines if not event or line["event"] == event]
 
+    def started(self) -> list[int]:
+        """Give the pids of the first round's workers; the journal names them a moment after they run."""
+        pids: list[int] = eventually(lambda: self.events("workers started"))[0]["pids"]
+        return pids
+
     def worlds(self) -> list[int]:
         """Give the world size of every round that was started here."""
         return [line["world"] for line in self.events("round started")]

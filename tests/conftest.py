@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.etcd_server import EtcdServer, running
+from tests.lab.cluster import Cluster, cluster
 
 # Whatever started this may ignore them, as a shell does for what runs in its background: an agent would obey that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,3 +29,23 @@ def own_etcd() -> Iterator[EtcdServer]:
     """An etcd for one test, which may kill, pause or wipe it."""
     with running(EtcdServer()) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """A Kubernetes that many tests share: use a namespace of your own, and bring back the nodes that you break."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def tell(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(line, file=sys.stderr, flush=True)
+
+    with cluster(tell) as up:
+        yield up
+
+
+@pytest.fixture
+def namespace(kubernetes_cluster: Cluster) -> Iterator[str]:
+    """A namespace of Kubernetes for one test."""
+    with kubernetes_cluster.api.namespace() as name:
+        yield name

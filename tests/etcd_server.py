@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -31,12 +32,22 @@ def require_etcd() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports on loopback that nobody listens on, all different."""
+    """
+    Find ports on loopback that nobody has, all different.
+
+    They lie below those that the kernel gives away, if there is room, so that no connection takes one before it is
+    used, or while a server is down.
+    """
+    half = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) // 2
     with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+        found: list[int] = []
+        while len(found) < count:
+            probe = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                # Not by the random module: whoever seeds it alike in two processes gets the same ports in both.
+                probe.bind(("127.0.0.1", half + secrets.randbelow(half) if half >= 1024 else 0))
+                found.append(probe.getsockname()[1])
+        return found
 
 
 def listens(pid: int, port: int) -> bool:

@@ -24,7 +24,7 @@ def random_transaction(chance: random.Random, state: Mapping[str, KeyValue]) -> 
     while True:
         operations = tuple(_operation(chance) for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3, 5))))
         guards = tuple(_guard(chance, state) for _ in range(chance.choice((0, 0, 1, 1, 2))))
-        transaction = Transaction(operations, guards)
+        transaction = Transaction(operations, guards, chance.choice(("", "", *PREFIXES)))
         try:
             check(transaction)
         except StoreRefused:

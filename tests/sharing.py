@@ -1,4 +1,4 @@
-"""With ``-n``, the tests of a file that shares something expensive run in one process, so that it is made once."""
+"""Tests that share something expensive: with ``-n`` they run in one process, where it is made once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,40 @@ from typing import Any
 
 import pytest
 
-TOGETHER = ("tests/docker/", "tests/release/")
-"""where one engine, image or upload serves all tests of a file"""
+TOGETHER = (
+    "tests/release/",
+    "tests/jobs/aws/test_end_to_end.py",
+    "tests/jobs/aws/test_conformance.py",
+)
+"""where one upload or cloud serves all tests of a file"""
+
+SHARED = {
+    "tests/docker/": "on Docker",
+    "tests/lab/test_cluster.py": "on Kubernetes",
+    "tests/jobs/kubernetes/": "on Kubernetes",
+}
+"""where one engine or cluster serves all tests of all files"""
+
+
+CLUSTER = 1800.0
+"""seconds for a test on Kubernetes: for the first one it is built, if this machine never had it"""
 
 
 def unit(nodeid: str) -> str:
-    """Name the work that a test belongs to: its file if that shares something, otherwise the test itself."""
+    """Name the work that a test belongs to: what it shares with others, or its own name."""
+    for beginning, name in SHARED.items():
+        if nodeid.startswith(beginning):
+            return name
     return nodeid.split("::")[0] if nodeid.startswith(TOGETHER) else nodeid
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark whatever uses the cluster: any of them may be the first that asks for it."""
+    for item in items:
+        if "kubernetes_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.lab)
+            item.add_marker(pytest.mark.timeout(CLUSTER))
 
 
 # Not xdist's own groups: they are lost with the pytest that we use, without a word.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lattice import __version__
-from lattice.cli import main, run
+from lattice.cli import CLUSTER_COMMANDS, JOB_COMMANDS, main, run
 from lattice.core.spec import AgentSpec
 from lattice.errors import LatticeError
 
@@ -116,6 +116,18 @@ def test_errors_of_the_agent(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_and_version(words: list[str], start: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words, Recorder()) == 0
     assert capsys.readouterr().out.startswith(start)
+
+
+@pytest.mark.parametrize("name", [*JOB_COMMANDS, *CLUSTER_COMMANDS, "image"])
+def test_every_command_about_jobs_explains_itself_and_is_in_the_docs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["help", name], Recorder()) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: lattice {name}")
+    assert max(map(len, said.splitlines())) < 80
+    page = (Path(__file__).parents[1] / "docs" / "jobs.md").read_text()
+    assert f"`lattice {name} " in page or f"`lattice {name}`" in page
 
 
 def test_no_command_at_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,11 +134,21 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
     assert re.fullmatch(rf"lattice: etcd cannot listen on 127.0.0.1 port {port}: Address already.*\n", ended.stderr)
 
 
-def test_an_etcd_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
+def test_data_cannot_go_where_there_can_be_no_folder(tmp_path: Path) -> None:
     with started(tmp_path, "--data_dir", "/proc/nowhere") as command:
+        assert command.process.wait(60) == 2
+        assert "lattice: --data_dir is '/proc/nowhere': No such file" in command.shown()
+        assert list(command.temporary.iterdir()) == []
+
+
+def test_an_etcd_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "member").touch()
+    with started(tmp_path, "--data_dir", str(data)) as command:
         assert command.process.wait(60) == 1
         assert "lattice: etcd ended with exit code" in command.shown()
-        assert "/proc/nowhere" in command.shown()
+        assert str(data) in command.shown()
         assert "Traceback" not in command.shown()
         assert list(command.temporary.iterdir()) == []
 

@@ -97,7 +97,7 @@ class WorkerFailedError(LatticeError):
 
     def _end(self) -> str:
         if self.signal == "SIGKILL" and self.out_of_memory:
-            return "was killed by SIGKILL, likely out of memory: use fewer workers per host, or smaller batches"
+            return "was killed, likely out of memory (SIGKILL): use fewer workers per host, or smaller batches"
         if self.signal:
             return f"was killed by {self.signal}"
         if self.worker_exit_code == 0:

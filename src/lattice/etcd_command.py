@@ -15,17 +15,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lattice.core import addresses
 from lattice.errors import LatticeError, UsageError
 from lattice.options import values
 from lattice.options.facts import loopback
 from lattice.options.help import plain_rows
 from lattice.options.option import Option
 from lattice.options.parsing import Dialect, HelpAsked, Parsed, VersionAsked, parse
+from lattice.process.addresses import ANYWHERE, facing
 
 GROUP = "etcd"
 HOST = Option(
     "host",
-    values.host,
+    addresses.host,
     "127.0.0.1",
     "address to listen on; 0.0.0.0 for nodes on other machines",
     "an address of this machine, 0.0.0.0 for all",
@@ -147,12 +149,7 @@ def bracketed(host: str) -> str:
 
 def own_address() -> str:
     """Find the address that other machines know this one by; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return socket.gethostname()
-        return str(probe.getsockname()[0])
+    return facing(ANYWHERE) or socket.gethostname()
 
 
 @contextlib.contextmanager
@@ -191,8 +188,14 @@ def _plan(parsed: Parsed, folder: str) -> Plan:
                 f"etcd cannot listen on {host} port {port}: {error.strerror}; choose another --port or --host, or stop "
                 "whoever has it"
             ) from None
+    data = parsed[DATA_DIR]
+    if data:
+        try:
+            Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise UsageError(f"--data_dir is {data!r}: {error.strerror}; accepted: {DATA_DIR.accepts}") from None
     # etcd takes names for its own address only as an address
-    return Plan(program, str(address[0]), port, _free_port(), parsed[DATA_DIR] or f"{folder}/data")
+    return Plan(program, str(address[0]), port, _free_port(), data or f"{folder}/data")
 
 
 def _free_port() -> int:

@@ -37,8 +37,9 @@ def test_a_working_directory_that_is_gone(alone: Cluster, tmp_path: Path) -> Non
 
 def test_as_the_first_process_of_a_container(alone: Cluster) -> None:
     namespace = ["unshare", "--pid", "--fork", "--kill-child"]
-    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("the lab needs root, for a process namespace")
+    tried = subprocess.run([*namespace, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"the lab needs a process namespace, which cannot be made here: {tried.stderr.strip()}")
     agent = alone.agent("--nproc_per_node", "2", "--max_restarts", "1", prefix=namespace)
     alone.round_of(2)
     alone.tell("exit-1-0", 1)
@@ -94,3 +95,4 @@ def test_the_agent_imports_no_framework_and_no_pickle_reader() -> None:
     )
     loaded = set(done.stdout.split())
     assert not loaded & {"torch", "numpy", "jax", "tensorflow", "asyncio", "multiprocessing", "pickle"}
+    assert not loaded & {"lattice.agent.directory", "lattice.agent.job", "lattice.core.directory", "tempfile"}

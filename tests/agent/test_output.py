@@ -68,7 +68,10 @@ if os.environ["LATTICE_RANK"] == "0":
     line = "x" * 199 + "\\n"
     while not (here / "enough").exists():
         sys.stdout.write(line * 50)
+        (here / "flooded").touch()
 else:
+    while not (here / "flooded").exists():
+        time.sleep(0.01)
     for number in range(200):
         print("tick", number, flush=True)
     (here / "enough").write_text("")

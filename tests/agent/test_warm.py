@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.agents import ROOT, alive, cluster
+from tests.etcd_server import EtcdServer
 from tests.waiting import eventually
 
 WARMTH = str(ROOT / "tests" / "workers" / "warmth.py")
@@ -20,6 +21,16 @@ def test_workers_find_what_they_import_and_fail_as_they_would(tmp_path: Path) ->
         assert "cold" not in agent.output()
         again = run.agent(entry=[WARMTH, "decimal", "3"])
         assert again.wait() == 5
+
+
+def test_workers_of_a_job_with_roles_are_warm_too(tmp_path: Path, etcd: EtcdServer) -> None:
+    job = ("--job_id", f"warm-{tmp_path.name}", "--job_roles", "learner,roll-out", "--role", "roll-out")
+    store = ("--rdzv_endpoint", "{}:{}".format(*etcd.endpoint))
+    with cluster(tmp_path, *job, *store, "--nproc_per_node", "2", "--max_restarts", "2", "--preload", "decimal") as run:
+        agent = run.agent(entry=[WARMTH, "decimal", "2"])
+        assert agent.wait() == 0, agent.output()
+        assert agent.output().count("round 3: decimal warm") == 2, agent.output()
+        assert "cold" not in agent.output() and "fresh interpreter" not in agent.output()
 
 
 def test_nothing_is_imported_if_that_is_asked_for(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 from benchmarks import chart
 from benchmarks.measure import Series, Sides, Try
 from benchmarks.results import as_json
-from tests.benchmarks.made_up import HUNG, compared, run, series, sides
+from tests.benchmarks.made_up import AGAIN, HUNG, compared, series, sides
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(*found: Sides, unit: str = "s") -> tuple[list[tuple[str, float]], list[str]]:
     """Draw, and give the bars with their lengths, and all texts."""
-    picture = ElementTree.fromstring(chart.draw(as_json(run(*(compared(one, unit) for one in found)))))
+    picture = ElementTree.fromstring(chart.draw(as_json([compared(one, unit) for one in found])))
     rects = [one for one in picture.iter(f"{SVG}rect") if one.get("height") == str(chart.THICK)][2:]
     bars = [(one.get("class", ""), float(one.get("width", ""))) for one in rects]
     return bars, [text.text or "" for text in picture.iter(f"{SVG}text")]
@@ -55,6 +55,18 @@ def test_a_side_that_never_ended_is_as_long_as_the_time_it_was_given() -> None:
 def test_a_side_that_gave_up_is_not_called_slower() -> None:
     given_up = Sides(series("Lattice", 1.0), Series("torchrun", (Try({}, None, gave_up=True), Try())))
     assert {"gave up", "Lattice alone"} <= set(drawn(given_up)[1])
+
+
+def test_each_side_is_called_by_its_name_and_each_run_is_told_of() -> None:
+    rows = [
+        compared(sides([1.0], [2.0])),
+        compared(sides([1.0], [3.0], other="torchrunx"), name="launch", run=AGAIN),
+    ]
+    picture = chart.draw(as_json(rows))
+    assert "torchrun 2.00 s, 2.0× faster" in picture  # noqa: RUF001
+    assert "torchrunx 3.00 s, 3.0× faster" in picture  # noqa: RUF001
+    assert "2026-01-02, make bench, load 0.1" in picture
+    assert "2026-01-03, python -m benchmarks --only worker, load 0.2" in picture
 
 
 def test_the_picture_in_the_documentation_is_of_the_figures_that_are_here() -> None:

@@ -9,11 +9,22 @@ import pytest
 from benchmarks import scale_meters
 from benchmarks.scale_cluster import LEADER, Cluster
 from benchmarks.scale_meters import Reading
+from lattice.core.electing import EAGER
 from tests.etcd_server import EtcdServer
 
 NODES = 24
 SLACK = 10
 """calls of the leader, and of nodes that were first to come"""
+
+
+def test_bare_clients_do_what_agents_do_and_no_more(own_etcd: EtcdServer, cluster: Cluster) -> None:
+    for what, calls in (("join", 3), ("again", 1)):
+        before = meters(own_etcd, cluster)
+        assert cluster.floor(what) > 0
+        cost = meters(own_etcd, cluster).since(before)
+        # The clients, and whoever watches them and tells them to go on.
+        assert calls * NODES <= cost.calls <= calls * NODES + 4
+    cluster.floor("leave")
 
 
 @pytest.fixture
@@ -36,8 +47,9 @@ def test_a_node_costs_etcd_a_few_calls_and_bytes_for_each_round(own_etcd: EtcdSe
     cluster.start(together=True)
     cluster.started()
     first = meters(own_etcd, cluster).since(before)
-    # Read what is there, make a lease, watch, register, read one's place; and some try to begin the run at once.
-    assert first.calls <= 5 * NODES + 2 * NODES + SLACK
+    # Make a lease, greet, watch; register, if there was no run yet; and some try to begin it at once.
+    assert first.calls <= 4 * NODES + 2 * EAGER + SLACK
+    assert first.requests.get("Range", 0) <= SLACK  # most know their places without asking
     assert first.requests["Watch"] <= NODES + 1
     assert first.sent <= 10_000 * NODES
 

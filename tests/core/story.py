@@ -32,6 +32,7 @@ from lattice.core.events import (
 )
 from lattice.core.keyspace import Batch, Put, Transaction
 from lattice.core.keyvalue import KeyValueMachine, below
+from lattice.core.member import greet
 from lattice.core.records import FailureRecord, Keys, LostRecord, NodeRecord, OutcomeRecord, RosterRecord, RoundRecord
 from lattice.core.spec import NodeRange, Policy
 from lattice.core.state import Identity, State
@@ -200,9 +201,16 @@ class Story:
             self._ports += 1
             actor.lease = self.machine.grant(self.policy.lease_ttl, self.now, self._ports)
         actor.connected, actor.prefix = True, self.keys.control
+        if not actor.state.met:
+            state = actor.state
+            record, greeting = greet(state.me, state.policy, state.ports, actor.lease)
+            found, batch = self.machine.commit(greeting, self.now)
+            self._publish(batch)
+            said = record if found.succeeded else None
+            actor.inbox.append(Connected(self.now, actor.lease, found.items, found.revision, greeting=said))
+            return
         snapshot = self.machine.read(actor.prefix, prefix=True)
-        emptied = self.emptied and actor.state.met
-        actor.inbox.append(Connected(self.now, actor.lease, snapshot.items, snapshot.revision, emptied))
+        actor.inbox.append(Connected(self.now, actor.lease, snapshot.items, snapshot.revision, self.emptied))
 
     def _publish(self, batch: Batch | None) -> None:
         if batch is None:

@@ -14,7 +14,7 @@ from lattice.core.events import Ticked, Written
 from lattice.core.records import Keys
 from lattice.core.rendezvous import begin
 from lattice.core.spec import NodeRange, Policy
-from lattice.core.state import Identity
+from lattice.core.state import Identity, View
 from lattice.core.topology import RosterEntry
 
 Maker = Callable[..., Any]
@@ -118,6 +118,8 @@ def test_a_copy_with_changes_is_what_the_standard_library_makes() -> None:
 def test_a_field_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError):
         replace(RosterEntry("a", 1, 2, 3, "host", "address", (4,)), colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        replace(View(Keys("job")), colour="red")  # type: ignore[call-arg]
 
 
 def test_values_can_be_copied_and_sent(make: Maker) -> None:

@@ -97,6 +97,8 @@ class Comparison:
             return
         commit, batch = self.machine.commit(transaction, self.time)
         assert (commit.succeeded, commit.revision) == (expected, self.dumb.revision)
+        found = [item for key, item in sorted(self.dumb.now.items()) if key.startswith(transaction.read)]
+        assert list(commit.items) == (found if transaction.read else [])
         self.hear(batch)
 
     def grant(self) -> None:

@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lattice.core.records import RoundRecord
-from lattice.core.topology import PART_SIZE, Candidate, RosterEntry, assign, borders, choose, moved, parts
+from lattice.core.topology import (
+    MAX_ROWS,
+    PART_SIZE,
+    Candidate,
+    RosterEntry,
+    arrivals,
+    assign,
+    borders,
+    choose,
+    moved,
+    parts,
+)
 
 
 @st.composite
@@ -132,3 +143,25 @@ def test_whoever_is_not_moved_has_the_same_place(members: tuple[Candidate, ...],
         mine = after.get(entry.incarnation)
         holds = mine is not None and replace(mine, ports=entry.ports) == entry
         assert holds == (entry.group_rank not in listed)
+
+
+@given(candidates(), st.sets(st.integers(0, 5)))
+def test_a_revision_leads_to_the_place_of_who_came_then(members: tuple[Candidate, ...], stay: set[int]) -> None:
+    nodes = [replace(node, workers=2, joined=10 + index) for index, node in enumerate(members)]
+    entries = assign(choose(nodes, 100))
+    came = {node.incarnation: node.joined for node in nodes}
+    staying = {entry.incarnation for entry in entries if entry.group_rank in stay}
+    rows = arrivals(entries, came, staying)
+    told = {revision + step: rank + step for revision, rank, count in rows for step in range(count)}
+    assert told == {came[entry.incarnation]: entry.group_rank for entry in entries if entry.incarnation not in staying}
+    uneven = (*entries, replace(entries[-1], workers=3))
+    assert arrivals(uneven, came, staying) == ()
+
+
+def test_a_thousand_that_come_together_are_one_row() -> None:
+    nodes = tuple(Candidate(f"{7 * n % 1000:03}", "h", "a", (1,), 8, joined=50 + n) for n in range(1000))
+    entries = assign(choose(nodes, 1000))
+    assert arrivals(entries, {node.incarnation: node.joined for node in nodes}, set()) == ((50, 0, 1000),)
+    scattered = {node.incarnation: 2 * node.joined for node in nodes}
+    assert arrivals(entries, scattered, set()) == ()
+    assert len(arrivals(entries[:MAX_ROWS], scattered, set())) == MAX_ROWS

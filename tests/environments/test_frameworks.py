@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.agents import cluster
+from tests.frameworks import interpreter
 
 # The first run installs a framework; after that these take seconds.
 pytestmark = pytest.mark.timeout(1800)
-
-ROOT = Path(__file__).parents[2]
 
 JAX = """
 import jax
@@ -48,23 +45,6 @@ import os
 names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE")
 print("group:", *(os.environ.get(name, "-") for name in names))
 """
-
-
-def interpreter(framework: str) -> str:
-    """Make the framework's own virtual environment, or skip with the reason."""
-    made = subprocess.run(
-        [ROOT / "scripts" / "framework_venv.sh", framework],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if made.returncode == 0:
-        return made.stdout.strip()
-    reason = f"{framework} can't be installed here: {made.stderr.strip()[-500:]}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def run_two(framework: str, python: str, program: str, folder: Path, **environ: str) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import AgentProcess, Cluster, alive, cluster
+from tests.agents import ROOT, AgentProcess, Cluster, alive, cluster
 from tests.etcd_server import READY, require_etcd
 from tests.faults.conftest import LEASE, options
 from tests.faults.test_losses import leader
@@ -76,7 +76,7 @@ def test_a_node_that_is_cut_off_is_missed_and_joins_anew_when_it_is_back(lab: Ho
     assert {worker["LATTICE_RESTART_COUNT"] for worker in lab.run.workers(first)} == {"0"}
     leading = leader(lab.run)
     victim = next(agent for agent in lab.run.agents if (agent is leading) == leads)
-    old = victim.events("workers started")[0]["pids"]
+    old = victim.started()
     lab.net.partition(lab.host_of(victim))
     second = lab.run.round_of(4, after=first)
     assert all(alive(pid) for pid in old), "it cannot know whether it or etcd is gone"
@@ -92,7 +92,7 @@ def test_a_node_that_stays_cut_off_stops_its_workers_after_the_grace(lab: Hosts)
     lab.start()
     first = lab.run.round_of(6)
     victim = lab.run.agents[1]
-    old = victim.events("workers started")[0]["pids"]
+    old = victim.started()
     lab.net.partition(lab.host_of(victim))
     lab.run.round_of(4, after=first)
     assert victim.wait() == 1
@@ -139,4 +139,15 @@ def test_workers_use_the_address_that_faces_the_store(lab: Hosts) -> None:
     first = lab.run.round_of(6)
     (master,) = {worker["MASTER_ADDR"] for worker in lab.run.workers(first)}
     assert master in [lab.net.address(host) for host in lab.others]
+    finish(lab.run)
+
+
+def test_a_group_forms_between_hosts_whose_own_names_lead_to_the_loopback(lab: Hosts) -> None:
+    pytest.importorskip("torch")
+    lab.net.forget_own_addresses()
+    entry = [str(ROOT / "tests/workers/gloo.py"), str(lab.run.said)]
+    for host in lab.others:
+        lab.run.agent("--framework", "pytorch", entry=entry, prefix=lab.net.on(host))
+    first = lab.run.round_of(3)
+    assert [worker["sum"] for worker in lab.run.workers(first)] == [6, 6, 6]
     finish(lab.run)

@@ -48,7 +48,7 @@ def engine() -> Iterator[Engine]:
     # Not below the temporary folder: what was downloaded is used again, and sockets need short paths.
     variables = {"LAB_NAME": f"t{os.getpid()}"}
     try:
-        call("docker/provision.sh", variables=variables, within=300)
+        call("docker/provision.sh", variables=variables, within=600)
         base = call("docker/base.sh", sys.executable, variables=variables, within=400).strip()
         exports = call("docker/up.sh", variables=variables)
         words = [word for line in exports.splitlines() for word in line.split("#")[0].split() if "=" in word]

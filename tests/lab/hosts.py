@@ -39,6 +39,14 @@ class Network:
         """Cut these hosts off from all others, silently: links stay up, packets vanish. They reach each other."""
         call("network/partition.sh", *hosts, variables=self.variables)
 
+    def forget_own_addresses(self) -> None:
+        """Have each host's own name lead to its loopback, as many installers set it up."""
+        for name in self.names:
+            table = Path(f"/etc/netns/{name}/hosts")
+            lines = table.read_text().splitlines()
+            changed = [f"127.0.1.1 {name}" if line.split()[1] == name else line for line in lines]
+            table.write_text("\n".join(changed) + "\n")
+
     def heal(self, *hosts: str) -> None:
         """Undo the cuts of these hosts, or of all."""
         call("network/heal.sh", *hosts, variables=self.variables)

@@ -16,8 +16,15 @@ die() { say "${0##*/}: $*"; exit 1; }
 
 root_only() { [ "$(id -u)" = 0 ] || die "must run as root: namespaces, mounts and cgroups need it."; }
 
+# one_at_a_time FILE: wait until no other script holds FILE, and hold it until this one ends.
+one_at_a_time() {
+  mkdir -p "$(dirname "$1")"
+  exec 9> "$1"
+  flock 9
+}
+
 # install PACKAGE...: Debian packages that are missing; their services are not started.
-install() { "$(dirname "${BASH_SOURCE[0]}")/../../scripts/apt_install.sh" "$@" >&2; }
+install() { "$(dirname "${BASH_SOURCE[0]}")/../../scripts/apt_install.sh" "$@" >&2 9>&-; }
 
 # debian_sources: the file that names this machine's own Debian mirror, so that the lab names none.
 debian_sources() {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,24 +27,53 @@ def require(*programs: str) -> None:
         pytest.skip("the lab needs namespaces, and this machine does not let root make them")
 
 
-def call(script: str, *arguments: str, variables: Mapping[str, str], within: float = 60.0) -> str:
+def call(
+    script: str,
+    *arguments: str,
+    variables: Mapping[str, str],
+    within: float = 60.0,
+    tell: Callable[[str], None] | None = None,
+) -> str:
     """
     Run a script of the lab to its end.
 
     :param script: its path below this folder
     :param variables: LAB_DIR and LAB_NAME
     :param within: seconds after which it is given up
+    :param tell: called with each line of its standard error as it comes, for one that takes minutes
     :return: what it printed
     """
     argv = [str(HERE / script), *arguments]
-    done = subprocess.run(
-        argv,
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=within,
-        check=False,
-    )
-    assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}: {done.stderr[-4000:]}"
-    return done.stdout
+    said = []
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(
+            argv,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        # What it started must go with it, or would hold its output open for as long as it lives.
+        patience = threading.Timer(within, os.killpg, [process.pid, signal.SIGKILL])
+        patience.start()
+        try:
+            assert process.stderr
+            with process.stderr:
+                for line in process.stderr:
+                    said.append(line)
+                    if tell:
+                        tell(line.rstrip())
+            code = process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        finally:
+            patience.cancel()
+            patience.join()
+        given_up = f" (it had {within:g} s)" if code == -signal.SIGKILL else ""
+        assert code == 0, f"{' '.join(argv)} ended with {code}{given_up}: {''.join(said)[-4000:]}"
+        printed.seek(0)
+        return printed.read()

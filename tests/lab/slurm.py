@@ -30,11 +30,11 @@ class Cluster:
         """Run a client command on the first node, and give what it printed."""
         return call("slurm/run.sh", *argv, variables=self.network.variables).strip()
 
-    def install_client(self, folder: Path) -> None:
-        """Write an srun into a folder that does what srun does on the first node, with its own pid."""
-        command = " ".join(self.network.on(self.nodes[0], "/usr/bin/env", "srun"))
-        (folder / "srun").write_text(f'#!/bin/sh\nPATH=${{PATH#*:}}\nexec {command} "$@"\n')
-        (folder / "srun").chmod(0o755)
+    def install_client(self, folder: Path, name: str = "srun") -> None:
+        """Write a client command into a folder that does what it does on the first node, with its own pid."""
+        command = " ".join(self.network.on(self.nodes[0], "/usr/bin/env", name))
+        (folder / name).write_text(f'#!/bin/sh\nPATH=${{PATH#*:}}\nexec {command} "$@"\n')
+        (folder / name).chmod(0o755)
 
     def variables(self) -> dict[str, str]:
         """Give what a process in the allocation finds in its environment."""
@@ -47,17 +47,21 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(count: int) -> Iterator[Cluster]:
+def cluster(count: int, *, allocated: bool = True) -> Iterator[Cluster]:
     """
     Have a SLURM for the length of a block.
 
     :param count: how many nodes
+    :param allocated: whether to have an allocation of all of them, too
     """
     require("munged", "slurmctld", "slurmd", "srun", "salloc")
     with network(count) as hosts:
         said = call("slurm/up.sh", str(count), variables=hosts.variables)
         configuration = said.strip().rpartition("=")[2]
-        allocated = subprocess.run(
+        if not allocated:
+            yield Cluster(hosts, configuration, "")
+            return
+        said = subprocess.run(
             [str(HERE / "slurm/run.sh"), "salloc", "--no-shell", f"-N{count}", "--exclusive"],
             env={**os.environ, **hosts.variables},
             capture_output=True,
@@ -65,5 +69,5 @@ def cluster(count: int) -> Iterator[Cluster]:
             check=True,
             timeout=60,
         ).stderr
-        job = allocated.partition("job allocation ")[2].split()[0]
+        job = said.partition("job allocation ")[2].split()[0]
         yield Cluster(hosts, configuration, job)

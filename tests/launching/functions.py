@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -37,6 +38,39 @@ class Unruly(ValueError):
 
 class Ending(BaseException):
     pass
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    code: int
+    words: tuple[str, ...] = ()
+
+
+class Slotted(Exception):
+    __slots__ = ("code",)
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+class Noteless(Exception):
+    def add_note(self, note: str, /) -> None:
+        raise TypeError("no notes")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+def frozen() -> None:
+    try:
+        raise Slotted(4)
+    except Slotted as error:
+        raise Frozen(code=7, words=("a",)) from error
+
+
+def noteless() -> None:
+    raise Noteless("as it is")
 
 
 def raise_(error: BaseException) -> None:
@@ -80,7 +114,7 @@ def deep(number: int) -> None:
         raise Demanding(2, second="z")
 
 
-HARD = [wrong_path, group, unruly, locked, failing_with_note, decoding]
+HARD = [wrong_path, group, unruly, locked, failing_with_note, decoding, frozen, noteless]
 
 
 def each_its_own() -> None:
@@ -165,3 +199,15 @@ def busy_at_the_end() -> int:
     atexit.register(print, "exit function")
     ctypes.CDLL(None).printf(b"C library\n")
     return 5
+
+
+def finalizers() -> None:
+    """Leave something to be done at the end for objects that are still there."""
+    import weakref
+
+    def operator() -> None:
+        print("operator")
+
+    operator.__module__ = "torch.library"
+    weakref.finalize(threading, operator)
+    weakref.finalize(threading, print, "finalizer")

@@ -17,17 +17,22 @@ from tests.launching.functions import (
     HARD,
     Demanding,
     Ending,
+    Frozen,
     Late,
+    Noteless,
     Plain,
+    Slotted,
     Unruly,
     deep,
     die,
     each_its_own,
     exit_with,
     failing_with_note,
+    frozen,
     group,
     leave_at_once,
     locked,
+    noteless,
     raise_,
     unpicklable,
     unruly,
@@ -93,6 +98,16 @@ def test_exceptions_that_are_hard_to_send(func: Any, raised: dict[Any, BaseExcep
         assert type(error) is Plain
         assert error.args[0] == "with a lock"
         assert "_thread.lock" in error.args[1]
+    elif func is frozen:
+        assert type(error) is Frozen
+        assert (error.code, error.words) == (7, ("a",))
+        assert type(error.__cause__) is Slotted
+        assert error.__cause__.code == 4
+        assert "raise Frozen(code=7" in error.__notes__[-1]
+    elif func is noteless:
+        assert type(error) is Noteless
+        assert str(error) == "as it is"
+        assert 'raise Noteless("as it is")' in error.__notes__[-1]
     elif func is failing_with_note:
         assert error.__notes__[0] == "my note"
     else:
@@ -173,7 +188,7 @@ def test_errors_of_ours_travel_too() -> None:
     for error in (worker, agent):
         back = parcel.load(memoryview(parcel.dump(error).join()))
         assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
-    assert str(worker).startswith("rank 3 on a (pid 7) was killed by SIGKILL, likely out of memory")
+    assert str(worker).startswith("rank 3 on a (pid 7) was killed, likely out of memory")
     assert str(worker).endswith("last words")
 
 

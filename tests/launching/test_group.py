@@ -11,7 +11,7 @@ import pytest
 from lattice.errors import ResultNotReturned, UsageError
 from lattice.launching.remains import MARK, Nothing, leave_result, read
 from lattice.launching.task import Task
-from tests.launching.functions import busy_at_the_end, has_torch, own_group, sum_of_ranks
+from tests.launching.functions import busy_at_the_end, finalizers, has_torch, own_group, sum_of_ranks
 from tests.launching.workers import one, run
 
 
@@ -20,7 +20,7 @@ def test_two_workers_form_a_group() -> None:
         total, backend, world = ended.value()
         assert (total.tolist(), backend, world) == ([3.0], "gloo", 2)
         assert ended.code == 0
-        assert ended.stderr == b""
+        assert ended.complaints() == b""
 
 
 def test_a_function_may_destroy_the_group_itself() -> None:
@@ -82,3 +82,7 @@ def test_what_is_left_to_do_at_the_end_is_done(variables: dict[str, str]) -> Non
     assert ended.value() == 5
     assert ended.code == 0
     assert sorted(ended.stdout.splitlines()) == [b"C library", b"exit function", b"thread"]
+
+
+def test_of_what_is_left_to_do_only_the_operators_of_torch_are_let_be() -> None:
+    assert one(finalizers).stdout.splitlines() == [b"finalizer"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lattice.launching.handlers import (
+    Files,
     Origin,
     add_filter_to_handler,
     default_handlers,
@@ -63,7 +64,12 @@ def test_the_first_worker_is_printed_and_all_are_filed_with_any_bytes(
         "[node1] agent",
         "[node1:0] last",
     ]
-    assert defaults.tail(FIRST) == "bad \\xff\n"
+    assert [(line.stream, line.text) for line in defaults.tail(FIRST)] == [
+        ("stdout", "one"),
+        ("stderr", "bad \\xff"),
+        ("stdout", "two"),
+        ("stdout", "last"),
+    ]
     assert files(tmp_path) == {
         "node1[0].log": b"one\nbad \xff\ntwo\nlast\n",
         "node1[1].log": strange + b"\n",
@@ -160,3 +166,13 @@ def test_a_worker_may_configure_logging_itself_and_nothing_comes_twice() -> None
     assert ended.value() is None
     assert ended.stderr == b"own DEBUG fine\nown INFO module\n"
     assert ended.records == b""
+
+
+def test_files_that_cannot_be_written_are_said_once_and_not_named(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "file").touch()
+    files = Files(str(tmp_path / "file" / "logs"))
+    for rank in (0, 1):
+        files.lines(Origin("node", rank), b"line\n")
+    assert capsys.readouterr().err.count("LOGS ARE NOT WRITTEN") == 1
+    assert files.pattern == ""
+    files.close()

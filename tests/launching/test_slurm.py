@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lattice.errors import UsageError
-from lattice.launching.slurm import allocation, expand, repeated
+from lattice.launching.slurm import allocation, expand, parse_ports, port_range, repeated
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_CPUS_PER_NODE": "8,4"}
 
@@ -60,3 +60,20 @@ def test_workers_of_an_allocation(variables: dict[str, str], workers: tuple[int,
 def test_outside_of_an_allocation() -> None:
     assert allocation({}) is None
     assert allocation({"SLURM_JOB_ID": "7"}) is None
+
+
+@pytest.mark.parametrize(
+    ("configuration", "ports"),
+    [
+        ("SrunEpilog = (null)\nSrunPortRange           = 60001-60010\nSrunProlog = (null)", range(60001, 60011)),
+        ("SrunPortRange           = 0-0\n", None),
+        ("slurm_load_ctl_conf error: Unable to contact slurm controller", None),
+    ],
+)
+def test_ports_that_nodes_can_reach(configuration: str, ports: range | None) -> None:
+    assert parse_ports(configuration) == ports
+
+
+def test_without_slurm_all_ports_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert port_range() is None

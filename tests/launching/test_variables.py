@@ -20,7 +20,7 @@ def test_defaults_take_what_training_needs_and_no_more() -> None:
         "PYTORCH_CUDA_ALLOC_CONF": "x",
     }  # fmt: skip
     others = {
-        "HOME": "/root", "AWS_SECRET_ACCESS_KEY": "s", "LATTICE_NNODES": "2", "RANK": "0", "MASTER_PORT": "1",
+        "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "s", "LATTICE_NNODES": "2", "RANK": "0", "MASTER_PORT": "1",
         "TORCHELASTIC_RUN_ID": "outer", "TF_CONFIG": "{}", "MYPATH": "/x",
     }  # fmt: skip
     assert select({**environ, **others}) == environ

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from typing import Any
 
 from lattice.launching import remains
 from lattice.launching.task import Task, pack
+from tests.etcd_server import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN = 120.0
@@ -35,12 +36,9 @@ class Ended:
         assert isinstance(self.left, remains.Raised), self
         return self.left.exception()
 
-
-def free_port() -> int:
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port: int = chosen.getsockname()[1]
-        return port
+    def complaints(self) -> bytes:
+        """Give its standard error, without what torch says where a machine's own name does not resolve."""
+        return re.sub(rb"^\[W\d.*hostname.*\n", b"", self.stderr, flags=re.MULTILINE)
 
 
 def run(
@@ -57,7 +55,7 @@ def run(
     left = [os.memfd_create("remains") for _ in range(world)]
     records = [os.memfd_create("records") for _ in range(world)]
     start = ["-c", f"{before}\nimport runpy; runpy.run_module('lattice.launching.worker', None, '__main__', True)"]
-    master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world)}
+    master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0]), "WORLD_SIZE": str(world)}
     workers = []
     try:
         pack(task, sources=sources).write(payload)

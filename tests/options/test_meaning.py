@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,8 @@ EMBEDDED = (*TWO, "--rdzv_backend", "embedded")
         (("--rdzv_endpoint", "ours", "--node_rank", "1"), False),
         (("--rdzv_endpoint", "theirs", "--rdzv_conf", "is_host=true"), True),
         (("--rdzv_endpoint", "ours", "--rdzv_conf", "is_host=0"), False),
-        (("--rdzv_endpoint", "ours", "--rdzv_conf", "is_host=0", "--node_rank", "0"), True),
+        (("--rdzv_endpoint", "ours", "--rdzv_conf", "is_host=0", "--node_rank", "0"), False),
+        (("--rdzv_endpoint", "theirs", "--rdzv_conf", "is_host=1", "--node_rank", "1"), True),
         (("--master_addr", "ours"), None),
     ],
 )
@@ -228,6 +230,18 @@ def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not spec(*TWO, "--rdzv_conf", "user=root,password=x", "sh").store.cacert
 
 
+def test_certificates_of_an_embedded_store(tmp_path: Path) -> None:
+    file = tmp_path / "x.pem"
+    file.touch()
+    words = (*EMBEDDED, "--rdzv_endpoint", "a", "--rdzv_conf")
+    member = spec(*words, f"cacert={file}", "--node_rank=1", "sh").store
+    assert (member.cacert, member.cert) == (str(file), "")
+    first = spec(*words, f"cacert={file},cert={file},key={file}", "--node_rank=0", "sh").store
+    assert (first.serve, first.cert, first.key) == (True, str(file), str(file))
+    assert "give cert and key too" in refused(*words, f"cacert={file}", "--node_rank=0", "sh")
+    assert "cacert is not" in refused(*words, f"cert={file},key={file}", "--node_rank=0", "sh")
+
+
 @pytest.mark.parametrize(
     ("conf", "facts"),
     [
@@ -278,3 +292,38 @@ def test_made_up_names_can_be_read_and_differ() -> None:
     assert len(names) == 50
     for name in names:
         assert spec("--rdzv_id", name, "sh").run_id == name
+
+
+def test_files_in_place_of_etcds_addresses_and_password(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    words = ("--nnodes", "2", "--rdzv_id", "a", "--rdzv_endpoint", "@/run/etcd")
+    conf = f"user=root,password_file={password},server_name=etcd.of.a.run"
+    store = spec(*words, "--rdzv_conf", conf, "sh").store
+    assert (store.endpoints, store.endpoints_file, store.server_name) == ((), "/run/etcd", "etcd.of.a.run")
+    assert (store.password, store.password_file) == ("secret", str(password))
+    assert "--rdzv_endpoint" in refused(*words, "--rdzv_backend", "embedded", "sh")
+    assert "password_file is '/nowhere'" in refused(*words, "--rdzv_conf", "user=root,password_file=/nowhere", "sh")
+    assert "one of them" in refused(*words, "--rdzv_conf", f"{conf},password=x", "sh")
+    assert "accepted" in refused(*words[:-1], "@", "sh")
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize("words", [(f"{LONG}.py",), (f"./{LONG}",), ("--log_dir", f"/tmp/{LONG}", "true")])
+def test_a_name_that_no_file_can_have_is_an_error_of_the_user(words: tuple[str, ...]) -> None:
+    assert "File name too long" in refused(*words)
+
+
+def test_a_module_that_is_not_there_is_no_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "__main__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    own = Stub()
+    own.interpreter = sys.executable
+    assert refused("-m", "nowhere.train", machine=own) == (
+        f"entry point: there is no module 'nowhere.train' in {tmp_path} or installed"
+    )
+    for module in ("there", "json.tool"):
+        assert spec("-m", module, machine=own).command.argv[-1] == module

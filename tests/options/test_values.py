@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lattice.core import addresses
 from lattice.core.spec import NodeRange
 from lattice.options import values
 from lattice.options.option import Option
@@ -31,7 +32,7 @@ ACCEPTED: list[tuple[Callable[[str], object], str, object]] = [
     (values.ranks, "0,1,12", frozenset({0, 1, 12})),
     (values.signals, "SIGTERM,usr1", (15, 10)),
     (values.pairs, "a=1, b = 2=3,", (("a", "1"), ("b", "2=3"))),
-    (values.host, "[::1]", "::1"),
+    (addresses.host, "[::1]", "::1"),
     (values.switch, "YES", True),
     (values.seconds(), "0.5", 0.5),
     (values.seconds(1, integral=True), "5", 5.0),
@@ -50,7 +51,7 @@ REFUSED: list[tuple[Callable[[str], object], list[str]]] = [
     (values.ranks, ["a", "0,", "-1", "0;1"]),
     (values.signals, ["SIGKILL", "STOP", "SIGCHLD", "15", "SIGFOO"]),
     (values.pairs, ["a", "=1", "a=", "a=1,b"]),
-    (values.host, ["a b", "a/b", "http://a"]),
+    (addresses.host, ["a b", "a/b", "http://a"]),
     (values.switch, ["2", "maybe"]),
     (values.seconds(), ["", "-1", "nan", "inf", "1e30", "ten"]),
     (values.seconds(1, integral=True), ["0", "0.5", "1.5"]),

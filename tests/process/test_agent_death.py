@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from lattice.process.guard import is_marked, read_process, read_processes
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_time
 
 AGENT = """
 import os, signal, sys
 from lattice.process.spawning import Guard
-guard = Guard()
+folder = sys.argv[2] + ".folder"
+os.makedirs(folder + "/deep")
+guard = Guard(folder, 0.5) if sys.argv[3] == "limited" else Guard(folder)
 environ = {"PATH": os.environ["PATH"], "LATTICE_AGENT": sys.argv[1]}
 script = '''
 echo $$ > "$0.$1.worker"
@@ -58,6 +60,7 @@ class Agent:
         files = {name: folder / f"pid.{name}" for name in names}
         eventually(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files.values()))
         self.family = {name: int(file.read_text()) for name, file in files.items()}
+        self.folder = folder / "pid.folder"
 
     def living(self) -> set[str]:
         return {name for name, pid in self.family.items() if alive(pid)}
@@ -88,9 +91,11 @@ EVERYBODY = {f"{who}.{what}" for who in ("a", "b", "ended") for what in ("worker
 @pytest.mark.parametrize("agent", ["killed", "second guard"], indirect=True)
 def test_nobody_outlives_a_killed_agent(agent: Agent) -> None:
     eventually(lambda: agent.living() == EVERYBODY - {"ended.worker"})
+    assert agent.folder.is_dir()
     agent.process.kill()
     eventually(lambda: not agent.living())
     eventually(lambda: not alive(agent.guard))
+    assert not agent.folder.exists()
 
 
 @pytest.mark.parametrize("agent", ["exit"], indirect=True)
@@ -108,6 +113,23 @@ def test_workers_die_with_the_agent_even_when_the_guard_died_first(agent: Agent)
     assert {"a.worker", "b.worker"} <= agent.living(), "a guard's death touches no worker"
     agent.process.kill()
     eventually(lambda: not agent.living() & {"a.worker", "b.worker"})
+
+
+@pytest.mark.parametrize("agent", ["limited"], indirect=True)
+def test_an_agent_that_may_not_be_stopped_ends_with_all_that_it_started(agent: Agent) -> None:
+    os.kill(agent.process.pid, signal.SIGSTOP)
+    assert agent.process.wait(30) == -signal.SIGKILL
+    eventually(lambda: not agent.living())
+    eventually(lambda: not agent.folder.exists())
+
+
+@pytest.mark.parametrize("agent", ["killed"], indirect=True)
+def test_any_other_agent_may_be_stopped_and_goes_on(agent: Agent) -> None:
+    os.kill(agent.process.pid, signal.SIGSTOP)
+    pass_time(2)
+    os.kill(agent.process.pid, signal.SIGCONT)
+    assert agent.living() == EVERYBODY - {"ended.worker"}
+    assert agent.process.poll() is None
 
 
 BUSY_AGENT = """

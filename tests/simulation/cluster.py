@@ -27,6 +27,8 @@ class Cluster:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         self.plan = draw(self.world.random)
+        self.uneven = seed % 3 == 0
+        """whether nodes have different numbers of workers"""
         self.store = SimulatedStore(self.world, self.plan.latency, self.plan.spike)
         self.agents: list[SimulatedAgent] = []
         self.groups: dict[tuple[str, int], Group] = {}
@@ -58,7 +60,9 @@ class Cluster:
         policy = self.plan.policy if nodes is None else replace(self.plan.policy, nodes=nodes)
         rank = random.randrange(4) if random.random() < 0.2 else None
         self.live += 1
-        self.agents.append(SimulatedAgent(self, name, policy, workers=random.choice((1, 2)), rank=rank))
+        workers = random.choice((1, 2))
+        workers = workers if self.uneven else 2
+        self.agents.append(SimulatedAgent(self, name, policy, workers=workers, rank=rank))
 
     def fresh_ports(self) -> tuple[int, ...]:
         self._port += 1

@@ -23,6 +23,7 @@ from lattice.core.events import (
     Written,
 )
 from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
+from lattice.core.member import greet
 from lattice.core.records import RosterRecord
 from lattice.errors import LatticeError
 
@@ -161,6 +162,9 @@ class Session:
 
     def _connecting(self) -> Calls:
         world = self.world
+        if not self.identity:
+            yield from self._beginning()
+            return
         if self.lease:
             lease = self.lease
             remaining = yield lambda store: store.machine.keep_alive(lease, world.now)
@@ -171,13 +175,25 @@ class Session:
             self.lease = yield lambda store: store.machine.grant(ttl, world.now, fresh)
         prefix = self.agent.me.keys.control
         identity, snapshot = yield lambda store: (store.identity, store.read(prefix))
-        emptied = bool(self.identity) and (identity != self.identity or snapshot.revision < self.revision)
-        self.identity, self.revision = identity, snapshot.revision
-        self.connected, self.told, self.backoff, self.begun = True, True, 0.1, world.now
-        self._follow(prefix, snapshot.revision)
+        emptied = identity != self.identity or snapshot.revision < self.revision
+        self._connected(identity, Connected(world.now, self.lease, snapshot.items, snapshot.revision, emptied))
+
+    def _beginning(self) -> Calls:
+        agent, world = self.agent, self.world
+        ttl, fresh = agent.policy.lease_ttl, world.random.getrandbits(62) | 1
+        self.lease = yield lambda store: store.machine.grant(ttl, world.now, fresh)
+        record, greeting = greet(agent.me, agent.policy, agent.state.ports, self.lease)
+        identity, found = yield lambda store: (store.identity, store.commit(agent.name, greeting))
+        said = record if found.succeeded else None
+        self._connected(identity, Connected(world.now, self.lease, found.items, found.revision, greeting=said))
+
+    def _connected(self, identity: int, event: Connected) -> None:
+        self.identity, self.revision = identity, event.revision
+        self.connected, self.told, self.backoff, self.begun = True, True, 0.1, self.world.now
+        self._follow(self.agent.me.keys.control, event.revision)
         epoch = self.epoch
         self.agent.later(self.agent.policy.lease_ttl / 3, lambda: self._beat(epoch))
-        self.agent.take(Connected(world.now, self.lease, snapshot.items, snapshot.revision, emptied))
+        self.agent.take(event)
 
     def _performing(self, effect: Any) -> Calls:
         name, world = self.agent.name, self.world

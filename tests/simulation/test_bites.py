@@ -32,6 +32,8 @@ MUTATIONS = (
     Mutation("the records of the run lapse", electing, "keep_run", "if state.leads and run", "if False and run"),
     Mutation("spares restart others", leader, "_grow", " or len(roster) >= policy.nodes.maximum", ""),
     Mutation("nothing claims the round of an emptied store", member, "node_record", "state.claiming and", "False and"),
+    Mutation("places go by revisions of an emptied store", leader, "_refill", "arrivals=(),", ""),
+    Mutation("a node takes the place of who came after it", member, "_arrived", "- revision", "- revision + 1"),
     Mutation("decisions on a view without one's own writes", leader, "lead", "if not state.caught_up:", "if False:"),
 )
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from lattice.stores.served_tls import client_context, server_context
+
+
+def contexts_of(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Give what a server of a store and its clients use."""
+    authority = Authority(directory)
+    return server_context(*authority.sign("store")), client_context(authority.certificate)
 
 
 class Authority:
@@ -27,11 +36,11 @@ class Authority:
         certificate = self._describe(self._name, self._key, authority=True).sign(self._key, hashes.SHA256())
         Path(self.certificate).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def sign(self, name: str) -> tuple[str, str]:
-        """Make a key and a certificate for 127.0.0.1 and localhost, and give the paths (certificate, key)."""
+    def sign(self, name: str, host: str = "") -> tuple[str, str]:
+        """Make a key and a certificate for a host, else 127.0.0.1 and localhost; give the paths (certificate, key)."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._describe(subject, key, authority=False).sign(self._key, hashes.SHA256())
+        certificate = self._describe(subject, key, host, authority=False).sign(self._key, hashes.SHA256())
         paths = self._directory / f"{name}.crt", self._directory / f"{name}.key"
         paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -39,11 +48,12 @@ class Authority:
         return str(paths[0]), str(paths[1])
 
     def _describe(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, host: str = "", *, authority: bool
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        local = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [x509.DNSName(host)] if host else local
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)

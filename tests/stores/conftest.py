@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.waiting import eventually
 SECRET = b"a secret of the tests"
 
 
-@pytest.fixture(params=["memory", "etcd", "served"])
+@pytest.fixture(params=["memory", "etcd", "served", "secured"])
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -39,9 +40,14 @@ def store(backend: str, request: pytest.FixtureRequest) -> Iterator[Store]:
     else:
         from lattice.stores.served import StoreServer, served_at
 
+        contexts: tuple[ssl.SSLContext | None, ssl.SSLContext | None] = (None, None)
+        if backend == "secured":
+            from tests.stores.certificates import contexts_of
+
+            contexts = contexts_of(request.getfixturevalue("tmp_path"))
         behind = MemoryStore()
-        serving = StoreServer(behind, "127.0.0.1", 0, SECRET)
-        served = served_at((("127.0.0.1", serving.port),), SECRET, request_timeout=10.0)
+        serving = StoreServer(behind, "127.0.0.1", 0, SECRET, contexts[0])
+        served = served_at((("127.0.0.1", serving.port),), SECRET, 10.0, contexts[1])
         yield served
         served.close()
         serving.close()

@@ -111,6 +111,35 @@ def test_guards_tell_created_from_modified(store: Store, root: str) -> None:
         assert store.commit(Transaction((Put(root + "b", b""),), (guard,))).succeeded is holds, guard
 
 
+def test_a_transaction_reads_in_the_same_moment_whether_its_guards_hold_or_not(store: Store, root: str) -> None:
+    put(store, root + "in/a", b"old")
+    put(store, root + "out", b"")
+    operations = (Put(root + "in/a", b"new"), Put(root + "in/b", b""))
+    commit = store.commit(Transaction(operations, (CreatedAt(root + "in/b", 0),), read=root + "in/"))
+    assert commit.succeeded and commit.items == store.read(root + "in/", prefix=True).items
+    assert [item.mod_revision for item in commit.items] == [commit.revision] * 2
+    refused = store.commit(Transaction((Put(root + "in/c", b""),), (CreatedAt(root + "in/b", 0),), read=root + "in/"))
+    assert not refused.succeeded and refused.items == commit.items
+    assert refused.identity == commit.identity == store.identity()
+    assert store.commit(Transaction((Put(root + "out", b""),))).items == ()
+
+
+def test_a_transaction_tells_its_own_revision_however_many_there_are(store: Store, root: str) -> None:
+    told: dict[str, int] = {}
+
+    def write(name: str) -> None:
+        for number in range(10):
+            told[f"{root}{name}/{number}"] = put(store, f"{root}{name}/{number}")
+
+    threads = [threading.Thread(target=write, args=(str(number),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == {item.key: item.create_revision for item in store.read(root, prefix=True).items}
+    assert len(set(told.values())) == 80
+
+
 def test_one_failed_guard_stops_everything(store: Store, root: str) -> None:
     revision = put(store, root + "a")
     guards = (ModifiedAt(root + "a", revision), CreatedAt(root + "b", 7))
@@ -153,8 +182,9 @@ def test_128_operations_are_fine_and_129_are_not(store: Store, root: str) -> Non
     operations = tuple(Put(f"{root}{number:03}", b"") for number in range(129))
     assert store.commit(Transaction(operations[:128])).succeeded
     assert len(names(store, root)) == 128
-    with pytest.raises(StoreRefused, match="128"):
-        store.commit(Transaction(operations))
+    for refused in (Transaction(operations), Transaction(operations[:128], read=root)):
+        with pytest.raises(StoreRefused, match="128"):
+            store.commit(refused)
 
 
 def test_large_values_pass_through(store: Store, root: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,7 +71,8 @@ def test_a_lost_leader_costs_seconds_and_no_change(cluster: EtcdCluster, fault: 
         patiently(lambda: put(store, root + "after"))
         # The watch sat on the lost member and says so, once; whoever listens goes on from what it has seen.
         eventually(lambda: seen.errors)
-        assert [type(error) for error in seen.errors] == [StoreUnavailable]
+        (error,) = seen.errors
+        assert isinstance(error, StoreUnavailable)
         assert order[0].url.removeprefix("http://") in str(seen.errors[0])
         again = Collected()
         patiently(lambda: store.watch(root, seen.batches[-1].revision, again))
@@ -205,6 +207,29 @@ def test_users_and_passwords(own_etcd: EtcdServer) -> None:
         anonymous.read("/lattice/a")
 
 
+def logins(server: EtcdServer) -> float:
+    """Tell how often somebody logged in, by etcd's own count."""
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    counted = [line for line in lines if line.startswith("grpc_server_handled_total") and '"Authenticate"' in line]
+    return sum(float(line.rpartition(" ")[2]) for line in counted)
+
+
+def test_who_got_no_answer_logs_in_anew(own_etcd: EtcdServer) -> None:
+    # An etcd that is empty in the place of another one, as on an instance that was replaced, does not refuse a login
+    # with that one: it waits until its log has come so far.
+    own_etcd.enable_auth()
+    with opened(EtcdStore((own_etcd.endpoint,), "root", "root", request_timeout=2.0)) as store:
+        patiently(lambda: store.read("/lattice/a"))
+        before = logins(own_etcd)
+        own_etcd.pause()
+        with pytest.raises(StoreUnavailable, match="timed out"):
+            store.read("/lattice/a")
+        own_etcd.resume()
+        patiently(lambda: store.read("/lattice/a"))
+        assert logins(own_etcd) > before
+
+
 def test_a_user_for_an_etcd_without_users_does_no_harm(etcd: EtcdServer, root: str) -> None:
     with opened(EtcdStore((etcd.endpoint,), "trainer", "s3cret", request_timeout=10.0)) as store:
         assert store.commit(Transaction((Put(root + "a", b""),), (CreatedAt(root + "a", 0),))).succeeded
@@ -246,6 +271,19 @@ def test_tls_with_a_client_certificate(tls_etcd: EtcdServer, authority: tuple[Au
             pytest.raises(StoreRefused, match=message),
         ):
             store.read(root)
+
+
+def test_the_name_in_a_certificate_need_not_be_the_address(tmp_path: Path, root: str) -> None:
+    cert, key = Authority(tmp_path, "signs-names").sign("named", "etcd.of.a.run")
+    cacert = str(tmp_path / "signs-names.crt")
+    with running(EtcdServer(scheme="https", options=["--cert-file", cert, "--key-file", key])) as server:
+        for name, let_in in (("etcd.of.a.run", True), ("", False), ("etcd.of.another", False)):
+            with opened(EtcdStore((server.endpoint,), cacert=cacert, server_name=name, request_timeout=10.0)) as store:
+                if let_in:
+                    assert put(store, root + "key")
+                else:
+                    with pytest.raises((StoreRefused, StoreUnavailable)):
+                        put(store, root + "key")
 
 
 def test_tls_on_one_side_only(tls_etcd: EtcdServer, etcd: EtcdServer, authority: tuple[Authority, Authority]) -> None:

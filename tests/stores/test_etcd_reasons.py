@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lattice.errors import LatticeError, StoreRefused, StoreUnavailable
-from lattice.stores.etcd_reasons import Answered, explain, refusal
+from lattice.stores.etcd_reasons import Answered, TimedOut, explain, refusal
 
 CONNECTING = "failed to connect to all addresses; last error: "
 
@@ -25,11 +25,11 @@ CONNECTING = "failed to connect to all addresses; last error: "
             StoreUnavailable,
             "etcd at h:1: the name h does not resolve.",
         ),
-        ("DEADLINE_EXCEEDED", "Deadline Exceeded", StoreUnavailable, "etcd at h:1: timed out, no answer within 2s."),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", TimedOut, "etcd at h:1: timed out, no answer within 2s."),
         (
             "UNAVAILABLE",
             CONNECTING + "UNKNOWN: ipv4:1.2.3.4:1: connection attempt timed out before receiving SETTINGS frame",
-            StoreUnavailable,
+            TimedOut,
             "etcd at h:1: timed out, no answer within 2s.",
         ),
         (

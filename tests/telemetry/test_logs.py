@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lattice.telemetry.console import Console
 from lattice.telemetry.logfile import LogFile
-from lattice.telemetry.logs import TAIL_SIZE, LogPump, open_pipe
+from lattice.telemetry.logs import GATHERING, PIPE_SIZE, READ_SIZE, TAIL_SIZE, LogPump, Tails, gathering, open_pipe
 from tests.waiting import eventually
 
 
@@ -33,7 +36,7 @@ class Shown(Console):
     def lines(self) -> list[bytes]:
         return bytes(self.text).split(b"\n")[:-1]
 
-    def say(self, text: str, prefix: str = "") -> None:
+    def say(self, text: str, prefix: str = "", *, routine: bool = False) -> None:
         self.said.append(text)
 
 
@@ -108,6 +111,47 @@ def test_a_flood_of_real_workers_loses_not_one_line(pump: LogPump, shown: Shown,
         assert ((tmp_path / str(who)).read_text() == written) is True, "the file differs"
         mine = [line[4:] for line in shown.lines if line.startswith(b"[%d] " % who)]
         assert (b"\n".join(mine) == written.encode()) is True, "the console differs"
+
+
+def test_many_lines_are_read_at_once(pump: LogPump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, count, sizes, read_once = b"x" * 60 + b"\n", 20_000, list[int](), pump._read
+
+    def counted(stream: Any) -> int:
+        sizes.append(read_once(stream))
+        return sizes[-1]
+
+    monkeypatch.setattr(pump, "_read", counted)
+    read, write = open_pipe()
+    pump.add("a", "stdout", read, str(tmp_path / "log"), None)
+    pause = gathering(fcntl.fcntl(write, fcntl.F_GETPIPE_SZ), 1)
+    began = time.monotonic()
+    for _ in range(count):
+        os.write(write, line)
+    os.close(write)
+    eventually(lambda: sum(sizes) == count * len(line))
+    # After each that was not full the pump left the pipe alone for a while, but for the one time that it was called.
+    assert len([size for size in sizes if 0 < size < READ_SIZE]) <= (time.monotonic() - began) / pause + 2
+
+
+def test_a_pipe_is_left_alone_for_as_long_as_it_has_room() -> None:
+    assert gathering(PIPE_SIZE, 1) == gathering(PIPE_SIZE, PIPE_SIZE // 4 - 1) == GATHERING
+    assert gathering(PIPE_SIZE, PIPE_SIZE // 4) == gathering(8 * PIPE_SIZE, READ_SIZE) == 0
+    small = 64 << 10
+    assert 0 < gathering(small, small // 4 - 1) <= GATHERING / 10
+    assert gathering(small, small // 4) == 0
+
+
+def test_nobody_waits_for_a_pipe_to_fill(pump: LogPump, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lattice.telemetry.logs.GATHERING", 1000.0)
+    read, write = open_pipe()
+    pump.add("a", "stdout", read, str(tmp_path / "log"), None)
+    os.write(write, b"first\n")
+    log = tmp_path / "log"
+    eventually(lambda: log.exists() and log.read_bytes() == b"first\n")
+    os.write(write, b"last\n")
+    os.close(write)
+    assert pump.drain("a", within=60) == Tails(stdout=b"first\nlast\n")
+    pump.forget("a")
 
 
 def test_a_flooding_worker_does_not_starve_another(pump: LogPump, shown: Shown, tmp_path: Path) -> None:

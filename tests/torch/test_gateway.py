@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -118,6 +119,29 @@ def test_tls_with_client_certificates(tmp_path: Path) -> None:
         # Without TLS the server hangs up, as one that restarts does: only the timeout tells them apart.
         with pytest.raises(dist.DistNetworkError, match=r"closed connection|reset by peer"):
             connect(Access(endpoints), timedelta(seconds=1)).get("key")
+
+
+def test_an_etcd_that_moves_is_found_by_the_file_and_known_by_its_name(tmp_path: Path) -> None:
+    authority, file = Authority(tmp_path), tmp_path / "endpoints"
+    cert, key = authority.sign("server", "etcd.of.a.run")
+    options = ["--cert-file", cert, "--key-file", key]
+    access = Access((), cacert=authority.certificate, server_name="etcd.of.a.run", endpoints_file=str(file))
+    store = connect(access)
+    with ThreadPoolExecutor(1) as pool:
+        setting = pool.submit(store.set, "key", "1")  # waits for somebody who writes the file
+        for value in (b"1", b"2"):
+            with running(EtcdServer(scheme="https", options=options)) as server:
+                file.write_text(f"127.0.0.1:{server.client_port}\n")
+                setting.result()
+                assert store.get("key") == value
+            setting = pool.submit(store.set, "key", "2")
+        with (
+            pytest.raises(dist.DistStoreError, match="no TLS connection"),
+            running(EtcdServer(scheme="https", options=options)) as server,
+        ):
+            file.write_text(f"127.0.0.1:{server.client_port}\n")
+            setting.result()
+            connect(replace(access, server_name="")).get("key")
 
 
 def test_user_and_password(own_etcd: EtcdServer) -> None:

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from subprocess import run
 
 import pytest
 import torch.distributed as dist
 
+from lattice.core.spec import StoreSpec
+from lattice.environments.store import store_variables
 from lattice.torch.gateway import Access
 from lattice.torch.rendezvous import access, handler, register
 
@@ -69,3 +72,22 @@ def test_the_variables_say_where_etcd_is() -> None:
         "LATTICE_STORE_CACERT": "ca.crt",
     }
     assert access(variables) == Access((("host", 2379), ("::1", 2380)), "ca.crt", user="u", password="p")
+
+
+def test_the_variables_may_name_files_in_place_of_what_changes_or_is_secret(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    found = store_variables(
+        StoreSpec(
+            "etcd",
+            endpoints_file="/run/endpoints",
+            user="u",
+            password="secret",
+            password_file=str(tmp_path / "password"),
+            server_name="etcd.of.a.run",
+        ),
+        lease=7,
+    )
+    assert "secret" not in found.values()
+    assert access(found) == Access(
+        (), user="u", password="secret", server_name="etcd.of.a.run", endpoints_file="/run/endpoints"
+    )

@@ -17,7 +17,7 @@ WORTH_TELLING = 60.0
 class Accounts:
     """Tells the ledger what happened, and the user what the ledger says."""
 
-    def __init__(self, journal: Journal, say: Callable[[str], None]) -> None:
+    def __init__(self, journal: Journal, say: Callable[..., None]) -> None:
         self._journal = journal
         self._say = say
         self._books = ledger.open_ledger(time.monotonic())
@@ -55,7 +55,7 @@ class Accounts:
         """Sum up: where the time of this node went."""
         totals = ledger.close(self._books, time.monotonic(), steps)
         if totals.losses or totals.seconds >= WORTH_TELLING:
-            self._say(bill.totals(totals))
+            self._say(bill.totals(totals), routine=True)
         self._journal.write(
             "goodput",
             seconds=round(totals.seconds, 4),

@@ -24,6 +24,7 @@ def describe_failure(
     stderr: str,
     folder: Path,
     framework: str,
+    out_of_memory: bool,
 ) -> FailureRecord:
     """
     Describe a worker's failure.
@@ -35,6 +36,7 @@ def describe_failure(
     :param stderr: the end of what it wrote to standard error
     :param folder: where its logs are, and the error file if it wrote one
     :param framework: which variables it was given
+    :param out_of_memory: the kernel says that memory ran out
     """
     from lattice.core import causes  # its patterns are slow to load, and most runs need none
 
@@ -46,9 +48,13 @@ def describe_failure(
         kind = "port"
     elif ended.signal in (None, signal.SIGABRT) and causes.is_connection_error(message):
         kind = "connection"
+    elif ended.signal == signal.SIGKILL and out_of_memory:
+        kind = "memory"
     hint = ""
     if framework == "generic" and causes.missing_rank(message):
         hint = "the script wants RANK and the like; run it with --framework pytorch (LATTICE_FRAMEWORK)"
+    elif kind == "memory":
+        hint = "killed, likely out of memory: use fewer workers per node, or smaller batches"
     elif ended.signal == signal.SIGKILL:
         hint = "SIGKILL that Lattice did not send is often the kernel out of memory: see dmesg on that host"
     return FailureRecord(

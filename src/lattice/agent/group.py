@@ -13,6 +13,7 @@ from lattice.agent import messages
 from lattice.agent.accounts import Accounts
 from lattice.agent.board import Board
 from lattice.agent.failure import describe_failure, describe_hang, fresh_error_file
+from lattice.agent.keeper import Keeper
 from lattice.agent.output import Output
 from lattice.agent.pulse import NOTICE_LOOKS, Pulse
 from lattice.agent.starting import Starter
@@ -44,12 +45,18 @@ from lattice.environments import Environment
 from lattice.environments.identity import identity
 from lattice.errors import WorkerNotStarted
 from lattice.process.ports import ReservedPorts
+from lattice.process.shortage import Shortage
 from lattice.process.workers import Exit, Worker
 from lattice.telemetry.journal import Journal
 
 
 class Companion:
     """What somebody who runs an agent may add to each of its workers; by itself nothing."""
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether workers should not be started yet: :meth:`WorkerGroup.go_on` is called when that may change."""
+        return False
 
     def variables(self, assignment: Assignment, local_rank: int) -> Mapping[str, str]:
         """Give further variables for a worker that is about to start."""
@@ -80,7 +87,7 @@ class WorkerGroup:
         self._environment = environment
         self._folder = folder
         self._starter = starter
-        starter.changed = self._go_on
+        starter.changed = self.go_on
         self._output = output
         self._accounts = accounts
         self._journal = journal
@@ -100,6 +107,9 @@ class WorkerGroup:
         self._board = Board(spec.workers)
         self._pulse = Pulse(self._board, spec.hang_timeout, spec.framework == "pytorch", accounts.up)
         self._ports = ReservedPorts(environment.ports(spec.workers))
+        self._shortage = Shortage()
+        self.keeper = Keeper(selector, journal, say, spec.checkpoint_timeout)
+        """writes what the workers save"""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -132,16 +142,19 @@ class WorkerGroup:
         :param extra: further variables for every worker
         """
         self._waiting = (assignment, extra)
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
-        if self._waiting is not None and not self._starter.waits:
+    def go_on(self) -> None:
+        """Start what waits to be started, if it need not wait any longer."""
+        if self._waiting is not None and not self._starter.waits and not self._companion.waits:
             (assignment, extra), self._waiting = self._waiting, None
             self._start(assignment, extra)
 
     def _start(self, assignment: Assignment, extra: Mapping[str, str]) -> None:
         began = time.monotonic()
         self._assignment = assignment
+        self._shortage.close()
+        self._shortage = Shortage()  # what another round ran out of is no news
         self._workers, self._unstarted = {}, {}
         self._pulse.clear()
         ranks = tuple(range(assignment.entry.workers))
@@ -202,8 +215,10 @@ class WorkerGroup:
 
     def close(self) -> None:
         """Give back what was reserved."""
+        self._shortage.close()
         self._ports.close()
         self._board.close()
+        self.keeper.close()
 
     def log_folder(self, assignment: Assignment, local_rank: int) -> Path:
         """Tell where the output of a worker lies."""
@@ -217,6 +232,7 @@ class WorkerGroup:
             **extra,
             **self._companion.variables(assignment, local_rank),
             **self._board.variables(local_rank),
+            **self.keeper.variables(),
             NOTICE_VARIABLE: str(messages.notice_file(folder)),
             **identity(assignment, local_rank),
             **self._environment.variables(assignment, local_rank, error_file),
@@ -344,4 +360,5 @@ class WorkerGroup:
             stderr=str(unstarted) if unstarted else self._output.tail(local_rank),
             folder=self._folder_of(local_rank),
             framework=self._spec.framework,
+            out_of_memory=worker is not None and self._shortage.struck(worker.pid),
         )

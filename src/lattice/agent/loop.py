@@ -27,14 +27,20 @@ from lattice.core.events import (
     WorkersStopped,
 )
 from lattice.core.incident import describe
+from lattice.core.keeper import RUN
 from lattice.core.rendezvous import deadline, step
 from lattice.core.spec import AgentSpec
 from lattice.core.state import State, lease_of
 from lattice.environments.store import store_variables
+from lattice.process.gloo import Gloo
 from lattice.process.spawning import Guard
 from lattice.telemetry.console import Console
 from lattice.telemetry.journal import Journal
 
+ROUTINE = frozenset(("beginning run", "joining", "last call", "round sealed", "round left", "goodbye asked"))
+"""events that are no news, or that the next one tells of too"""
+ROUTINE_AT_FIRST = frozenset(("waiting", "round started"))
+"""those that are none in the first round"""
 HOUSEKEEPING = 30.0
 """seconds between two looks for orphans that running workers left"""
 
@@ -73,6 +79,7 @@ class Loop:
         self._goodbyes = 0
         self._finish: Finish | None = None
         self._next_housekeeping = time.monotonic() + HOUSEKEEPING
+        self._gloo = Gloo() if spec.framework == "pytorch" else None
 
     def run(self) -> Finish:
         """
@@ -95,6 +102,7 @@ class Loop:
             key.data()
         for event in self._inbox.take():
             self._handle(event)
+        self._group.go_on()
         now = time.monotonic()
         moment = deadline(self._state)
         if moment is not None and moment <= now:
@@ -120,6 +128,21 @@ class Loop:
         """Give the workers no more time; the run goes on, or ends, as if they had ended by themselves."""
         self._group.hurry()
 
+    @property
+    def goodbyes(self) -> int:
+        """Tell how often a signal has asked this agent to leave."""
+        return self._goodbyes
+
+    def listen(self, seconds: float) -> bool:
+        """
+        Hear signals after the end of the loop.
+
+        :return: whether this agent was ever asked to leave by one
+        """
+        for key, _ in self._selector.select(seconds):
+            key.data()
+        return self._goodbyes > 0
+
     def _patience(self) -> float:
         moments = [self._next_housekeeping, deadline(self._state), self._group.deadline, self._starter.deadline]
         return max(min(moment for moment in moments if moment is not None) - time.monotonic(), 0.0)
@@ -138,7 +161,7 @@ class Loop:
                 self._state = replace(self._state, me=replace(self._state.me, address=self._served.address()))
             self._journal.write("store connected", lease=event.lease, revision=event.revision, emptied=event.emptied)
         elif isinstance(event, WorkersFailed):
-            self._console.say(describe(event.failure))
+            self._console.say(describe(event.failure), routine=True)
             self._accounts.disturbed(event.at if event.since is None else event.since, event.at, self._group.steps)
         elif isinstance(event, WorkersStopped):
             self._accounts.stopped(event.at)
@@ -151,12 +174,11 @@ class Loop:
             case Note(event=name, text=text, facts=facts):
                 self._journal.write(name, **facts)
                 if text:
-                    self._console.say(text)
+                    routine = name in ROUTINE or (name in ROUTINE_AT_FIRST and facts["round"] == 1)
+                    self._console.say(text, routine=routine)
             case StartWorkers(assignment=assignment, kind=kind):
                 self._accounts.ordered(assignment.round, kind)
-                lease = lease_of(self._state.uuid, "run")
-                known = store_variables(self._spec.store, lease) if self._spec.framework == "pytorch" else {}
-                self._group.start(assignment, known)
+                self._group.start(assignment, self._further_variables())
             case StopWorkers(reason=reason, manner=manner):
                 self._journal.write("workers stopping", reason=reason)
                 now = time.monotonic()
@@ -167,6 +189,14 @@ class Loop:
                 self._finish = effect
             case _:
                 self._session.perform(effect, self._epoch)
+
+    def _further_variables(self) -> dict[str, str]:
+        """Give the variables of workers that are known only now that the nodes have met."""
+        run = {RUN: self._state.uuid}
+        if self._gloo is None:
+            return run
+        stored = store_variables(self._spec.store, lease_of(self._state.uuid, "run"))
+        return run | stored | self._gloo.variables(self._state.me.address, self._starter.shared)
 
 
 class Signals:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from selectors import BaseSelector, DefaultSelector
+from typing import TYPE_CHECKING
 
 from lattice.agent.accounts import Accounts
 from lattice.agent.group import Companion, WorkerGroup
@@ -21,7 +23,11 @@ from lattice.agent.serving import RunStore, open_run_store
 from lattice.agent.session import Session
 from lattice.agent.starting import Starter
 from lattice.core.events import Finish
+from lattice.core.keyspace import Transaction
+from lattice.core.member import greet
+from lattice.core.records import NodeRecord
 from lattice.core.rendezvous import begin
+from lattice.core.roles import late_variables
 from lattice.core.spec import AgentSpec
 from lattice.core.state import Identity, lease_of
 from lattice.environments import environment
@@ -30,6 +36,9 @@ from lattice.process.spawning import Guard
 from lattice.telemetry.console import Console
 from lattice.telemetry.journal import Journal
 from lattice.telemetry.report import report
+
+if TYPE_CHECKING:
+    from lattice.agent.job import JobPart
 
 
 @dataclass(slots=True)
@@ -72,7 +81,8 @@ def run(spec: AgentSpec, guard: Guard) -> int:
         console.say(f"logs of the workers: {folder}")
         served = open_run_store(spec)
         stack.callback(served.close)
-        starter = Starter(spec, framework, incarnation, cwd, guard, selector, console.say)
+        late = late_variables(spec.job.roles) if spec.job.id else frozenset()
+        starter = Starter(spec, framework, incarnation, cwd, guard, selector, console.say, late)
         stack.callback(starter.close)
         around = Surroundings(guard, console, selector, starter, served, folder, incarnation)
         return supervise(spec, around, journal).status
@@ -94,6 +104,9 @@ def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish
         stack.callback(output.close)
         framework = environment(spec.framework)
         accounts = Accounts(journal, around.console.say)
+        part = _part_of_job(spec, around, inbox)
+        if part is not None:
+            stack.callback(part.close)
         group = WorkerGroup(
             spec,
             framework,
@@ -105,7 +118,7 @@ def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish
             around.selector,
             inbox.put,
             around.console.say,
-            around.companion,
+            part.directory if part is not None else around.companion,
         )
         stack.callback(group.close)
         me = Identity(
@@ -118,7 +131,12 @@ def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish
             rank=spec.node_rank,
             whole_roster=framework.whole_roster(),
         )
-        session = Session(around.served.store, me.keys, spec.policy.lease_ttl, inbox.put)
+
+        def greeting(lease: int) -> tuple[NodeRecord, Transaction]:
+            address = spec.local_addr or around.served.address()
+            return greet(replace(me, address=address), spec.policy, group.ports, lease)
+
+        session = Session(around.served.store, me.keys, spec.policy.lease_ttl, inbox.put, greeting)
         state = begin(me, spec.policy, group.ports, time.monotonic())
         loop = Loop(
             spec,
@@ -143,17 +161,32 @@ def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish
             gc.enable()
         journal.write("agent started", host=me.host, address=me.address, workers=me.workers, command=spec.command.argv)
         session.start()
+        if part is not None:
+            part.start()
         around.starter.warm_up()
         around.began(loop)
         finish = loop.run()
         accounts.close(group.steps)
+        finish = group.keeper.conclude(finish, loop)
+        if part is not None:
+            finish = part.conclude(finish)
         text = farewell(spec, finish, session)
         if text:
-            around.console.say(text)
+            around.console.say(text, routine=True)
         journal.write(finish.event, status=finish.status, reason=text)
-        around.served.linger(me.keys, around.incarnation)
+        around.served.linger(me.keys.nodes, around.incarnation)
+        if part is not None:
+            part.leave(finish, loop)
         session.close()
         return finish
+
+
+def _part_of_job(spec: AgentSpec, around: Surroundings, inbox: Inbox) -> JobPart | None:
+    if not spec.job.id:
+        return None
+    from lattice.agent.job import JobPart  # few runs are a part of a job: the others need not load it
+
+    return JobPart(spec, around.served, around.incarnation, inbox.put, around.console.say)
 
 
 def farewell(spec: AgentSpec, finish: Finish, session: Session) -> str:
@@ -198,9 +231,10 @@ def log_folder(spec: AgentSpec) -> Path:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
+        remedy = "Free some space there, or choose" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Choose"
         raise UsageError(
-            f"cannot write logs to {folder}: {error.strerror}. Free some space there, or choose another folder with "
-            "--log_dir (LATTICE_LOG_DIR)."
+            f"cannot write logs to {folder}: {error.strerror}. {remedy} another folder with --log_dir "
+            "(LATTICE_LOG_DIR)."
         ) from error
     return folder
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lattice.core.records import Keys
-from lattice.core.spec import AgentSpec
-from lattice.errors import UsageError
+from lattice.core.spec import AgentSpec, StoreSpec
+from lattice.errors import StoreUnavailable, UsageError
+from lattice.process.addresses import LOOPBACK, facing, is_loopback
 from lattice.stores import Store, open_store, secret
+from lattice.stores.located import located
 from lattice.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 FAREWELL = 10.0
 """seconds that a served store waits at most for the other nodes to read the outcome"""
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class RunStore:
     """A store, and this node's address towards it."""
 
     store: Store
-    endpoints: tuple[tuple[str, int], ...] = ()
+    spec: StoreSpec = field(default_factory=StoreSpec)
     server: StoreServer | None = None
 
     def address(self) -> str:
@@ -35,26 +34,32 @@ class RunStore:
 
         :return: an address, or that of the loopback while no endpoint can be resolved
         """
-        for host, port in self.endpoints:
-            try:
-                family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-                with socket.socket(family, kind, protocol) as probe:
-                    probe.connect(target)  # a datagram socket sends nothing here
-                    return str(probe.getsockname()[0])
-            except OSError:
-                continue
+        try:
+            endpoints = located(self.spec)
+        except StoreUnavailable:
+            endpoints = ()
+        for host, port in endpoints:
+            address = facing(host, port)
+            if address is not None:
+                return address
         return LOOPBACK
 
-    def linger(self, keys: Keys, incarnation: str) -> None:
-        """Keep serving until the other nodes are gone: they still have to read how the run ended."""
-        if self.server is None:
-            return
+    def linger(self, prefix: str, incarnation: str) -> None:
+        """
+        Keep serving until the others are gone: they still have to read how the run, or the job, ended.
+
+        :param prefix: of the keys that say who is there
+        :param incarnation: this agent's own
+        """
         deadline = time.monotonic() + FAREWELL
-        while time.monotonic() < deadline:
-            others = [item for item in self.store.read(keys.nodes, prefix=True).items if incarnation not in item.key]
-            if not others:
-                return
+        while time.monotonic() < deadline and self.attended(prefix, incarnation):
             time.sleep(0.02)
+
+    def attended(self, prefix: str, incarnation: str) -> bool:
+        """Tell whether this agent serves the store and others are there; parameters as in :meth:`linger`."""
+        if self.server is None:
+            return False
+        return any(incarnation not in item.key for item in self.store.read(prefix, prefix=True).items)
 
     def close(self) -> None:
         """Stop serving."""
@@ -66,7 +71,7 @@ def open_run_store(spec: AgentSpec) -> RunStore:
     """
     Open the store that the specification names, serving it if that is this agent's part.
 
-    :raises UsageError: the port to serve on is taken
+    :raises UsageError: the port to serve on is taken, or the certificate is none
     """
     asked = spec.store
     if asked.backend == "embedded" and asked.serve is not False:
@@ -74,20 +79,18 @@ def open_run_store(spec: AgentSpec) -> RunStore:
 
         host, port = asked.endpoints[0]
         store = MemoryStore()
+        tls = None
+        if asked.cacert:
+            from lattice.stores.served_tls import server_context
+
+            tls = server_context(asked.cert, asked.key)
         try:
-            server = StoreServer(store, LOOPBACK if is_loopback(host) else "", port, secret(asked, spec.run_id))
+            server = StoreServer(
+                store, LOOPBACK if is_loopback(host) else "", port, secret(asked, spec.shared_name), tls
+            )
         except UsageError:
             if asked.serve:
                 raise
         else:
-            return RunStore(store, asked.endpoints, server)
-    return RunStore(open_store(asked, spec.run_id), asked.endpoints)
-
-
-def is_loopback(host: str) -> bool:
-    """
-    Tell whether an endpoint is meant for this machine alone.
-
-    By its spelling: a machine's own name often resolves to a loopback address on that machine, and only there.
-    """
-    return host in ("localhost", "::1") or host.startswith("127.")
+            return RunStore(store, asked, server)
+    return RunStore(open_store(asked, spec.shared_name), asked)

@@ -9,11 +9,16 @@ from selectors import EVENT_READ, BaseSelector
 from typing import TYPE_CHECKING
 
 from lattice.core.board import NOTICE_VARIABLE, VARIABLE
+from lattice.core.keeper import RUN
+from lattice.core.keeper import VARIABLE as KEEPER
+from lattice.core.roles import KEY
 from lattice.core.spec import AgentSpec
 from lattice.core.topology import Assignment, RosterEntry
 from lattice.environments import Environment
 from lattice.environments.identity import identity
+from lattice.environments.job import job_variables
 from lattice.environments.store import store_variables
+from lattice.process.gloo import INTERFACE
 from lattice.process.spawning import Guard
 from lattice.process.workers import Worker
 
@@ -53,7 +58,13 @@ class Starter:
         self.changed: Callable[[], None] = lambda: None
         """called when a worker that was worth waiting for may be had"""
         inherited = {name: value for name, value in os.environ.items() if name not in spec.strip}
-        self.shared = {**inherited, **environment.defaults(spec.workers, inherited), MARKER: incarnation}
+        inherited.pop(KEY, None)  # of a job that this agent runs in
+        self.shared = {
+            **inherited,
+            **environment.defaults(spec.workers, inherited),
+            **job_variables(spec.job, spec.store),
+            MARKER: incarnation,
+        }
         """what all workers have in their environment"""
 
     def warm_up(self) -> None:
@@ -108,7 +119,7 @@ class Starter:
     def _late(self) -> frozenset[str]:
         """Name the variables that differ between workers and rounds; a change of any other needs a fresh start."""
         ranks = identity(NOBODY, 0) | dict(self._environment.variables(NOBODY, 0, ""))
-        told = (VARIABLE, NOTICE_VARIABLE, "CUDA_VISIBLE_DEVICES")
+        told = (VARIABLE, NOTICE_VARIABLE, KEEPER, RUN, INTERFACE, "CUDA_VISIBLE_DEVICES")
         return frozenset((*ranks, *store_variables(self._spec.store, 1), *told, *self._further_late))
 
     @property

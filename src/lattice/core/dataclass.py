@@ -15,7 +15,7 @@ else:
 
     MADE_HERE = ("__eq__", "__hash__", "__repr__", "__init__", "__setattr__", "__delattr__")
     _COPIES = {}
-    """by class: what gives all values of an object, the place of each, and what sets them"""
+    """by class: what copies an object of it with some fields changed"""
 
     def dataclass(cls=None, /, **options):
         """Make a dataclass; see :func:`dataclasses.dataclass`."""
@@ -83,31 +83,50 @@ else:
         The state of an agent is copied a few times for every event: that is most of what the protocol costs.
         """
         cls = value.__class__
-        copies = _COPIES.get(cls)
-        if copies is None:
-            copies = _COPIES[cls] = _copying(cls)
-        if not copies:
-            return dataclasses.replace(value, **changes)
-        get, places, setters = copies
-        values = list(get(value))
-        for name, changed in changes.items():
-            if name not in places:
-                raise TypeError(f"{cls.__name__} has no field {name!r}")
-            values[places[name]] = changed
-        copy = object.__new__(cls)
-        for put, one in zip(setters, values, strict=True):
-            put(copy, one)
-        return copy
+        copy = _COPIES.get(cls)
+        if copy is None:
+            copy = _COPIES[cls] = _copying(cls)
+        return copy(value, changes)
 
     def _copying(cls):
         fields = dataclasses.fields(cls)
         names = [one.name for one in fields]
-        plain = all(one.init for one in fields) and len(names) > 1 and not hasattr(cls, "__post_init__")
-        # The descriptors of slots set them on frozen objects too; a class without slots has no such descriptors.
+        if not all(one.init for one in fields) or len(names) < 2 or hasattr(cls, "__post_init__"):
+            return lambda value, changes: dataclasses.replace(value, **changes)
         setters = [getattr(getattr(cls, name, None), "__set__", None) for name in names]
-        if not plain or None in setters:
-            return None
-        return attrgetter(*names), {name: place for place, name in enumerate(names)}, setters
+        return _copying_all(cls) if None in setters else _copying_each(cls, names, setters)
+
+    def _copying_all(cls):
+        # Without slots: one copy of the dictionary, however many fields there are.
+        new, put = object.__new__, object.__setattr__
+
+        def copy(value, changes):
+            before = value.__dict__
+            fields = before | changes
+            if len(fields) != len(before):
+                raise TypeError(f"{cls.__name__} has no field {(changes.keys() - before.keys()).pop()!r}")
+            made = new(cls)
+            put(made, "__dict__", fields)
+            return made
+
+        return copy
+
+    def _copying_each(cls, names, setters):
+        # The descriptors of slots set them on frozen objects too.
+        get, places = attrgetter(*names), {name: place for place, name in enumerate(names)}
+
+        def copy(value, changes):
+            values = list(get(value))
+            for name, changed in changes.items():
+                if name not in places:
+                    raise TypeError(f"{cls.__name__} has no field {name!r}")
+                values[places[name]] = changed
+            made = object.__new__(cls)
+            for put, one in zip(setters, values, strict=True):
+                put(made, one)
+            return made
+
+        return copy
 
     def _comparison(names):
         values = attrgetter(*names) if names else lambda _: ()

@@ -7,7 +7,7 @@ from typing import Any
 
 from lattice.core.dataclass import dataclass
 from lattice.core.keyspace import Batch, KeyValue, Transaction
-from lattice.core.records import FailureRecord, OutcomeRecord, PaceRecord
+from lattice.core.records import FailureRecord, NodeRecord, OutcomeRecord, PaceRecord
 from lattice.core.topology import Assignment, RosterEntry
 
 
@@ -32,6 +32,8 @@ class Connected(Event):
     revision: int
     emptied: bool = False
     """whether this is another store than before: it lost what was in it"""
+    greeting: NodeRecord | None = None
+    """what was written of this node in the same moment; see :func:`lattice.core.member.greet`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class GoodbyeAsked(Event):
     """This agent was told to leave."""
 
     signal: int
+    reason: str = ""
+    """why, where it was no signal"""
 
 
 @dataclass(frozen=True, slots=True)

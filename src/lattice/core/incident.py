@@ -91,5 +91,6 @@ def describe(failure: FailureRecord) -> str:
     if failure.kind == "hang":
         return f"rank {failure.rank} on {failure.host} hangs"
     how = f"was killed by signal {failure.signal}" if failure.signal else f"exited with code {failure.code}"
-    why = {"port": ": the master port was taken", "connection": ": it lost a peer"}.get(failure.kind, "")
+    known = {"port": "the master port was taken", "connection": "it lost a peer", "memory": "likely out of memory"}
+    why = f": {known[failure.kind]}" if failure.kind in known else ""
     return f"rank {failure.rank} on {failure.host} {how}{why}"

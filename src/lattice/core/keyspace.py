@@ -57,14 +57,20 @@ class Transaction:
 
     operations: tuple[Put | Delete, ...]
     guards: tuple[CreatedAt | ModifiedAt, ...] = ()
+    read: str = ""
+    """a prefix to read in the same moment, after the operations, whether the comparisons hold or not"""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The answer to a transaction: whether its guards held, and the store's revision afterwards."""
+    """The answer to a transaction: whether its guards held, and what was read."""
 
     succeeded: bool
     revision: int
+    """at which it was applied; the store's own if nothing was changed"""
+    items: tuple[KeyValue, ...] = ()
+    identity: str = field(default="", compare=False)
+    """the name of the data, as in a snapshot; empty if nothing was to be read"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class KeyValueMachine:
         check(transaction)
         for guard in transaction.guards:
             if _revision(self._items.get(guard.key), guard) != guard.revision:
-                return Commit(False, self.revision), None
+                return self._answer(False, transaction), None
         for operation in transaction.operations:
             if isinstance(operation, Put) and operation.lease and not self._alive(operation.lease, now):
                 raise StoreUnavailable(f"key {operation.key!r} names lease {operation.lease:x}, which does not exist.")
@@ -85,7 +85,7 @@ class KeyValueMachine:
             elif operation.key in self._items:
                 changes.append(self._remove(operation.key, revision))
         batch = self._record(changes)
-        return Commit(True, self.revision), batch
+        return self._answer(True, transaction), batch
 
     def grant(self, ttl: float, now: float, lease: int = 0) -> int:
         """Make a lease that lapses ``ttl`` seconds from ``now``; one of that id that exists is kept as it is."""
@@ -154,6 +154,10 @@ class KeyValueMachine:
             self._kept -= len(oldest.changes)
             self._compacted = oldest.revision
 
+    def _answer(self, succeeded: bool, transaction: Transaction) -> Commit:
+        found = self.read(transaction.read, prefix=True).items if transaction.read else ()
+        return Commit(succeeded, self.revision, found)
+
     def _alive(self, lease: int, now: float) -> bool:
         held = self._leases.get(lease)
         return held is not None and held.deadline > now
@@ -211,7 +215,7 @@ def check(transaction: Transaction) -> None:
     :raises StoreRefused: for an empty key, more operations or guards than etcd takes, or a key changed twice
     """
     operations = transaction.operations
-    if len(operations) > MAX_OPERATIONS or len(transaction.guards) > MAX_OPERATIONS:
+    if len(operations) + bool(transaction.read) > MAX_OPERATIONS or len(transaction.guards) > MAX_OPERATIONS:
         raise StoreRefused(f"a transaction takes at most {MAX_OPERATIONS} operations and {MAX_OPERATIONS} guards.")
     written: set[str] = set()
     deleted: list[Delete] = []

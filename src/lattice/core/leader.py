@@ -8,23 +8,28 @@ from lattice.core import publishing
 from lattice.core.dataclass import replace
 from lattice.core.events import Note
 from lattice.core.incident import judge, listed
-from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord
-from lattice.core.state import Leading, Move, Seen, State
+from lattice.core.records import NodeRecord, OutcomeRecord, ReportRecord, RoundRecord, any_run
+from lattice.core.state import Leading, Move, Seen, State, View
 from lattice.core.supervision import NOTICE, STACKS
-from lattice.core.topology import Candidate, RosterEntry, assign, borders, choose, moved, parts
+from lattice.core.topology import Candidate, RosterEntry, arrivals, assign, borders, choose, moved, parts
 
 SHORT = 10.0
 """a round that lasted less makes the next one wait, unless a plain worker failure ended it"""
 LONGEST_WAIT = 60.0
+FINDING = 3
+"""leases that the members of a round have to find a store that was emptied"""
 UNHEARD = 1000
 """round numbers left out after a store was emptied and not all came back: they may run rounds nobody here heard of"""
 UNKNOWN = "unknown"
 """stands for members that nobody here can name"""
 
 
-def watched(state: State, came: Set[str]) -> State:
-    """Note that nodes came: the last call begins anew."""
-    if state.leading is None or not came:
+def watched(state: State, before: View) -> State:
+    """Note that nodes came since the view was another: the last call begins anew."""
+    nodes = state.view.nodes
+    if state.leading is None or nodes is before.nodes:
+        return state
+    if not any(_belongs(state, nodes[name]) for name in nodes.keys() - before.nodes.keys()):
         return state
     return replace(state, leading=replace(state.leading, joined_at=state.now))
 
@@ -36,6 +41,7 @@ def moments(state: State) -> Iterator[float]:
         return
     if state.since is not None:
         yield state.since + policy.lease_ttl
+        yield _given_up(state)
     yield leading.joined_at + policy.last_call
     if leading.waiting_since is not None:
         yield leading.waiting_since + policy.join_timeout
@@ -80,7 +86,15 @@ def _roster(state: State, current: RoundRecord) -> tuple[RosterEntry, ...] | Non
 
 
 def _nodes(state: State) -> dict[str, Seen[NodeRecord]]:
-    return {name: seen for name, seen in state.view.nodes.items() if seen.record.uuid == state.uuid}
+    return {name: seen for name, seen in state.view.nodes.items() if _belongs(state, seen)}
+
+
+def _belongs(state: State, seen: Seen[NodeRecord]) -> bool:
+    """Tell whether a node takes part in this run: it says so, or it came to what was there and that is this run."""
+    if seen.record.uuid == state.uuid:
+        return True
+    run = state.view.run
+    return run is not None and seen.modified > run.created and seen.record.uuid == any_run(state.policy.nodes)
 
 
 # -- the first round -----------------------------------------------------------------------------------------------
@@ -111,6 +125,12 @@ def _form_first(state: State) -> Move | None:
     return _form(state, ready, number=number, restarts=0, reason="first round", rebinds=0)
 
 
+def _given_up(state: State) -> float:
+    """Tell until when members of a round are waited for that a store which was emptied does not know."""
+    assert state.since is not None
+    return state.since + FINDING * state.policy.lease_ttl
+
+
 def _refill(state: State, claim: RoundRecord) -> Move | None:
     """The store lost everything while a round ran: write that round anew, from those who run it."""
     members = [
@@ -119,7 +139,8 @@ def _refill(state: State, claim: RoundRecord) -> Move | None:
         if seen.record.entry is not None and seen.record.claim is not None and seen.record.claim.number == claim.number
     ]
     complete = len(members) == claim.nodes
-    if not complete and not state.settled:
+    # A store that was emptied was often moved, too, and not all find it at once. Their workers go on: waiting is cheap.
+    if not complete and not (state.settled and state.now >= _given_up(state)):
         return None
     intact = complete and all(member.state == NodeRecord.RUNNING for member in members)
     entries = tuple(member.entry for member in members if member.entry is not None)
@@ -133,6 +154,7 @@ def _refill(state: State, claim: RoundRecord) -> Move | None:
         planned=False,
         follows=0,
         moved=(),
+        arrivals=(),
     )
     state, effects = publishing.publish(state, current, cut, previous=None)
     text = f"round {current.number} written anew into the emptied store"
@@ -343,9 +365,14 @@ def _form(
         return replace(state, told=text), (Note("last call", text, {"round": number, "nodes": len(ready)}),)
     entries = assign(choose(ready, bounds.maximum))
     cut = parts(entries)
-    # Where most stay what they are it is enough to name the others.
+    # Where most stay what they are it is enough to name the others. Not where numbers are left out: somebody may have
+    # been in the last round that is not in its roster as it was written into an emptied store.
     others = moved(leading.roster, entries)
-    follows = leading.number if len(others) < len(entries) // 4 else 0
+    follows = leading.number if number == leading.number + 1 and len(others) < len(entries) // 4 else 0
+    # The others find their places by when they came.
+    came = {candidate.incarnation: candidate.joined for candidate in ready}
+    staying = [entry.incarnation for entry in leading.roster if entry.group_rank not in others] if follows else ()
+    rows = arrivals(entries, came, frozenset(staying))
     first = entries[0]
     record = RoundRecord(
         number=number,
@@ -360,6 +387,7 @@ def _form(
         rebinds=rebinds,
         follows=follows,
         moved=others if follows else (),
+        arrivals=rows,
         kind=kind,
     )
     fast = short_rounds if _was_short(leading) else 0

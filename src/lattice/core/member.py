@@ -8,9 +8,9 @@ from lattice.core import electing, publishing
 from lattice.core.dataclass import replace
 from lattice.core.events import Finish, Note, ReadRoster, Revoke, StartWorkers, StopWorkers
 from lattice.core.keyspace import CreatedAt, Put, Transaction
-from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord
-from lattice.core.spec import NodeRange
-from lattice.core.state import Move, Place, State, Workers, lease_of, write
+from lattice.core.records import LeaderRecord, NodeRecord, RoundRecord, RunRecord, any_run
+from lattice.core.spec import NodeRange, Policy
+from lattice.core.state import Identity, Move, Place, State, View, Workers, lease_of, write
 from lattice.core.supervision import NOTICE
 from lattice.core.topology import Assignment, RosterEntry
 
@@ -70,10 +70,10 @@ def give_up(state: State) -> Move | None:
     if state.met and state.now >= state.since + grace(state):
         limit = f"for {grace(state):g}s. Bring it back, or raise --rdzv_conf store_grace=SECONDS (LATTICE_RDZV_CONF)"
     elif not state.met and state.now >= state.started + state.policy.connect_timeout:
-        limit = (
-            f"for {state.policy.connect_timeout:g}s. Check --rdzv_endpoint (LATTICE_RDZV_ENDPOINT), "
-            "or start one with `lattice etcd`"
+        remedy = (
+            "start one with `lattice etcd`" if state.trouble.startswith("etcd") else "start the node that serves it"
         )
+        limit = f"for {state.policy.connect_timeout:g}s. Check --rdzv_endpoint (LATTICE_RDZV_ENDPOINT), or {remedy}"
     else:
         return None
     return replace(state, ending=Finish(1, f"{state.trouble}, {limit}.", event="store lost")), ()
@@ -84,7 +84,7 @@ def say_goodbye(state: State) -> Move | None:
     if state.leaving is None or state.ending is not None:
         return None
     if state.workers in (Workers.RUNNING, Workers.DONE):
-        return _stop(state, f"signal {state.leaving}", NOTICE)
+        return _stop(state, state.asked or f"signal {state.leaving}", NOTICE)
     if state.workers is Workers.STOPPING or "node" in state.pending:
         return None
     run = state.view.run
@@ -156,6 +156,8 @@ def adopt_run(state: State) -> Move | None:
             return None
         dead = state.now if state.view.leader is None else None
         fresh = replace(_newcomer(state), uuid=run.record.uuid, found_dead=dead)
+        if not state.uuid:
+            fresh = replace(fresh, sent=state.sent)  # if anything was: a greeting, written when this run was seen
         beaten = state.uuid.startswith(state.me.incarnation)  # to beginning this run: it has said that it joins
         return fresh, (Note("joining", "" if beaten else joining(state), {"uuid": run.record.uuid}),)
     if state.found_dead is not None:
@@ -213,6 +215,20 @@ def node_record(state: State) -> NodeRecord:
     )
 
 
+def greet(me: Identity, policy: Policy, ports: tuple[int, ...], lease: int) -> tuple[NodeRecord, Transaction]:
+    """
+    Make what an agent sends first, when it does not know yet which run there is: its record, and a look at the run.
+
+    If somebody leads a run with the same bounds this node has joined it, and need not say so again.
+
+    :param lease: what the record is bound to
+    :return: the record, and the transaction that writes it unless this node has one already
+    """
+    key = me.keys.node(me.incarnation)
+    record = node_record(State(me, policy, 0.0, View(me.keys), ports, uuid=any_run(policy.nodes)))
+    return record, Transaction((Put(key, record.encode(), lease),), (CreatedAt(key, 0),), read=me.keys.control)
+
+
 def register(state: State) -> Move | None:
     """Tell the others about this node. That it runs what the roster says goes without saying."""
     run = state.view.run
@@ -220,10 +236,13 @@ def register(state: State) -> Move | None:
         return None
     if state.pending & {"node", "run", "view"} or state.found_dead is not None:
         return None
-    record, sent = node_record(state), state.sent
-    implied = sent is not None and record.state == NodeRecord.RUNNING and sent.state != NodeRecord.RUNNING
-    if implied and not state.claiming:
+    sent, leader = state.sent, state.view.leader
+    runs = state.workers is not Workers.IDLE and state.leaving is None
+    if runs and not state.claiming and sent is not None and sent.state != NodeRecord.RUNNING:
         return None
+    record = node_record(state)
+    if sent is not None and sent.uuid == any_run(state.policy.nodes) and leader is not None and leader.record.greeted:
+        sent = replace(sent, uuid=state.uuid)
     # What an earlier session sent may arrive late and undo what this one said: a leader that waits is told again.
     again = state.claiming and record.state == NodeRecord.STOPPED and _ends(state, record.round)
     if record == sent and not (again and state.now >= state.sent_at + state.policy.lease_ttl):
@@ -278,7 +297,7 @@ def follow_round(state: State) -> Move | None:
     if state.place is None or state.place.number != current.number:
         if "roster" in state.pending:
             return None
-        if (entry := _kept(state, current)) is not None:
+        if (entry := _known(state, current)) is not None:
             return replace(state, place=Place(current.number, entry)), ()
         whole, part = state.me.whole_roster, current.part_of(state.me.incarnation)
         key = state.keys.rosters(current.number) if whole else state.keys.roster(current.number, part)
@@ -289,14 +308,30 @@ def follow_round(state: State) -> Move | None:
     return _start(state, current, run.record)
 
 
+def _known(state: State, current: RoundRecord) -> RosterEntry | None:
+    """Give this node's place if the round itself tells it, so that it need not be read."""
+    entry = _kept(state, current) or _arrived(state, current)
+    if entry is None or entry.group_rank == 0 or state.me.whole_roster:
+        return None  # the port of rank 0 is the master's: all must mean the same
+    return entry
+
+
 def _kept(state: State, current: RoundRecord) -> RosterEntry | None:
-    """Give this node's place if it is the one it had in the round before, so that it need not be read."""
+    """Give the place that this node had in the round before, if it is the same."""
     mine, entry = state.round, state.entry
     if mine is None or entry is None or not current.follows or mine.number != current.follows:
         return None
-    if state.me.whole_roster or entry.group_rank == 0 or entry.group_rank in current.moved:
-        return None  # the port of rank 0 is the master's: all must mean the same
-    return replace(entry, ports=state.ports)
+    return None if entry.group_rank in current.moved else replace(entry, ports=state.ports)
+
+
+def _arrived(state: State, current: RoundRecord) -> RosterEntry | None:
+    """Give the place of whoever came when this node did."""
+    me = state.me
+    for revision, first, count in current.arrivals:
+        if revision <= state.came < revision + count:
+            rank = first + state.came - revision
+            return RosterEntry(me.incarnation, rank, rank * me.workers, me.workers, me.host, me.address, state.ports)
+    return None
 
 
 def _wait_as_spare(state: State, current: RoundRecord) -> Move | None:

@@ -51,7 +51,7 @@ def publish(
 
 def stop_round(state: State, seen: Seen[RoundRecord], record: RoundRecord) -> Move:
     """Tell every member to stop its workers."""
-    record = replace(record, phase=RoundRecord.STOPPING, follows=0, moved=())
+    record = replace(record, phase=RoundRecord.STOPPING, follows=0, moved=(), arrivals=())
     run = state.view.run
     assert run is not None
     put = Put(state.keys.round, record.encode(), run.record.lease)

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, ClassVar, Self
 
 from lattice.core.dataclass import dataclass
+from lattice.core.spec import NodeRange
 from lattice.core.topology import RosterEntry
 
 VERSION = 1
@@ -74,6 +75,11 @@ class Keys:
         return f"{self.rosters(number)}{part}"
 
 
+def any_run(nodes: NodeRange) -> str:
+    """Give what stands for a run's uuid in the record of a node that comes: whatever run it finds, if that agrees."""
+    return f"any {nodes}"
+
+
 class WrongRecordError(ValueError):
     """A value in the store that this version of Lattice cannot read."""
 
@@ -85,7 +91,7 @@ class Record:
 
     def encode(self) -> bytes:
         """Give the bytes to store."""
-        return json.dumps({"v": VERSION, **_fields(self)}, separators=(",", ":"), default=_fields).encode()
+        return _ENCODER.encode({"v": VERSION, **_fields(self)}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -99,7 +105,9 @@ class Record:
             if fields.pop("v") != VERSION:
                 raise ValueError("version")
             known = cls.__slots__
-            return cls._build({name: value for name, value in fields.items() if name in known})
+            if tuple(fields) != known:
+                fields = {name: value for name, value in fields.items() if name in known}
+            return cls._build(fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WrongRecordError(f"not a {cls.__name__}: {data[:80]!r}") from error
 
@@ -126,6 +134,12 @@ class LeaderRecord(Record):
     """Who leads; bound to its node lease, guarded by its create revision."""
 
     incarnation: str
+    greeted: bool = True
+    """whether it takes :func:`any_run` for its own run"""
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any]) -> Self:
+        return cls(**{"greeted": False, **fields})  # agents that did not know of it did not say so either
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,8 @@ class RoundRecord(Record):
     """sealed only: whoever was in that round has the same place in this one, and need not read it; 0 for none"""
     moved: tuple[int, ...] = ()
     """except these: group ranks of that round whose nodes have another place in this one, or none"""
+    arrivals: tuple[tuple[int, int, int], ...] = ()
+    """sealed only: the places of the others by when they came, as in :func:`lattice.core.topology.arrivals`"""
     kind: str = ""
     """sealed only: what ended the round before, in a word"""
     manner: str = ""
@@ -163,8 +179,11 @@ class RoundRecord(Record):
 
     @classmethod
     def _build(cls, fields: dict[str, Any]) -> Self:
-        lists = {name: tuple(fields.get(name, ())) for name in ("lost", "moved")}
-        return cls(**{**fields, "parts": tuple(fields["parts"]), **lists})
+        rows = [(revision, rank, count) for revision, rank, count in fields.get("arrivals", ())]
+        fields["parts"], fields["arrivals"] = tuple(fields["parts"]), tuple(rows)
+        for name in ("lost", "moved"):
+            fields[name] = tuple(fields.get(name, ()))
+        return cls(**fields)
 
     def part_of(self, incarnation: str) -> int:
         """Tell which roster part an agent is in, if it is in the round at all."""
@@ -196,7 +215,10 @@ class FailureRecord(Record):
     message: str = ""
     """the traceback, or the end of what it wrote to stderr"""
     kind: str = "worker"
-    """worker; connection (it lost a peer); port (the master port was taken); hang (it lives, but does not get on)"""
+    """
+    worker; connection (it lost a peer); port (the master port was taken); hang (it lives, but does not get on);
+    memory (it was killed because memory ran out)
+    """
     hint: str = ""
     """what the user may want to try"""
     log: str = ""
@@ -282,7 +304,7 @@ class NodeRecord(Record):
     LEAVING: ClassVar[str] = "leaving"
 
     uuid: str
-    """the run it takes part in; a straggler of an earlier run of the same id has another one"""
+    """the run it takes part in, or :func:`any_run`; a straggler of an earlier run of the same id has another one"""
     host: str
     address: str
     ports: tuple[int, ...]
@@ -325,6 +347,9 @@ class RosterRecord(Record):
 def _fields(value: Any) -> dict[str, Any]:
     # Every record and what it contains is a dataclass with slots: these are its fields, and nothing is copied.
     return {name: getattr(value, name) for name in value.__slots__}
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_fields)
 
 
 def roster_entry(fields: dict[str, Any]) -> RosterEntry:

@@ -56,8 +56,11 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
         state = replace(state, leaderless=state.now if state.view.leader is None else None)
     collected = list(effects)
     for _ in range(100):
-        move = next((move for rule in RULES if (move := rule(state)) is not None), None)
-        if move is None:
+        for rule in RULES:
+            move = rule(state)
+            if move is not None:
+                break
+        else:
             return state, tuple(collected)
         state, effects = move
         collected.extend(effects)
@@ -84,14 +87,11 @@ def absorb(state: State, event: Event) -> Move:
         case StoreFailed(reason=reason):
             return replace(state, ending=state.ending or Finish(1, reason, event="store refused")), ()
         case Viewed(whole=whole, items=items, revision=revision):
-            view = changed(View(state.keys, whole), items, revision)
-            came = view.nodes.keys() - state.view.nodes.keys()
-            return leader.watched(replace(state, view=view, pending=state.pending - {"view"}, awaited=0), came), ()
+            before, view = state.view, changed(View(state.keys, whole), items, revision)
+            return leader.watched(replace(state, view=view, pending=state.pending - {"view"}, awaited=0), before), ()
         case Changed(batch=batch):
-            view = changed(state.view, batch.changes, batch.revision)
-            if view.nodes is state.view.nodes:
-                return replace(state, view=view), ()
-            return leader.watched(replace(state, view=view), came=view.nodes.keys() - state.view.nodes.keys()), ()
+            before, view = state.view, changed(state.view, batch.changes, batch.revision)
+            return leader.watched(replace(state, view=view), before), ()
         case Written():
             return _written(state, event)
         case RosterRead(number=number, entries=entries):
@@ -112,27 +112,32 @@ def absorb(state: State, event: Event) -> Move:
             if state.workers not in (Workers.STOPPING, Workers.IDLE):
                 return state, ()  # the echo of an earlier round
             return replace(state, workers=Workers.IDLE, ports=ports), ()
-        case GoodbyeAsked(signal=signal):
-            text = "leaving: stopping the workers and telling the others"
-            return replace(state, leaving=signal), (Note("goodbye asked", text, {"signal": signal}),)
+        case GoodbyeAsked(signal=signal, reason=reason):
+            text = f"{reason or 'leaving'}: stopping the workers and telling the others"
+            facts = {"signal": signal, **({"reason": reason} if reason else {})}
+            return replace(state, leaving=signal, asked=reason), (Note("goodbye asked", text, facts),)
         case _:
             raise TypeError(f"not an event: {event!r}")
 
 
 def _connected(state: State, event: Connected) -> State:
     again = state.round is not None
+    view = changed(View(state.keys), event.items, event.revision)
+    # Whoever came before there was a run, or somebody to lead it, has to say so once more.
+    counts = view.run is not None and view.leader is not None
     return replace(
         state,
         lease=event.lease,
         since=event.at,
         trouble="",
         met=True,
-        view=changed(View(state.keys), event.items, event.revision),
+        view=view,
         pending=frozenset(),
         awaited=0,
         kept=0,
         emptied=state.emptied or (event.emptied and bool(state.uuid)),
-        sent=None,
+        sent=event.greeting if counts else None,
+        came=0 if event.greeting is None else event.revision,
         claiming=again,
         report_sent=False,
         place=None,
@@ -164,7 +169,9 @@ def _disconnected(state: State, reason: str) -> Move:
         patience = f"workers go on for {member.grace(state):g}s without it"
     else:
         patience = f"trying for {member.grace(state):g}s"
-    return lost, (Note("store lost", f"{reason}; {patience}", {"reason": reason}),) if first else ()
+    # Once the job has ended, whoever served its store may be gone first: no news to anybody.
+    text = "" if state.asked else f"{reason}; {patience}"
+    return lost, (Note("store lost", text, {"reason": reason}),) if first else ()
 
 
 def _written(state: State, event: Written) -> Move:
@@ -172,7 +179,9 @@ def _written(state: State, event: Written) -> Move:
     if event.succeeded:
         # Only what is watched will be seen: a node's own record is not, unless it leads.
         watched = state.view.whole or event.tag in ("run", "leader", "lead")
-        return (replace(state, awaited=max(state.awaited, event.revision)) if watched else state), ()
+        came = state.came or (event.revision if event.tag in ("run", "node") else 0)
+        awaited = max(state.awaited, event.revision) if watched else state.awaited
+        return replace(state, awaited=awaited, came=came), ()
     if event.tag in ("run", "leader"):
         # Somebody else was faster. What they wrote is watched: it has come, or will, and nobody needs to ask for it.
         sent = state.sent if event.tag == "leader" else None

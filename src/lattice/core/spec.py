@@ -63,14 +63,21 @@ class StoreSpec:
     """memory, etcd, or embedded (node 0 serves its own store)"""
     endpoints: tuple[tuple[str, int], ...] = ()
     """addresses of the store, tried in turn"""
+    endpoints_file: str = ""
+    """etcd only: where its addresses are to be found, at every attempt to connect, in place of ``endpoints``"""
     serve: bool | None = False
     """embedded only: whether this agent serves the store; None for whichever agent here takes the port first"""
     user: str = ""
     password: str = field(default="", repr=False)
+    password_file: str = ""
+    """where the password came from, if from a file: workers are told the file"""
     cacert: str = ""
-    """etcd only: whom to trust; it, or a certificate of our own, means TLS"""
+    """whom to trust; it, or with etcd a certificate of our own, means TLS"""
     cert: str = ""
+    """our own, for etcd, or for those who come to an embedded store that we serve"""
     key: str = ""
+    server_name: str = ""
+    """etcd only: the name that its certificate is for; empty for the host of the endpoint"""
     request_timeout: float = 2.0
 
 
@@ -91,6 +98,18 @@ class LogSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What the run is a part of."""
+
+    id: str = ""
+    """the name under which the job's roles find each other; empty for a run by itself"""
+    roles: tuple[str, ...] = ()
+    """the names of all roles of the job"""
+    ends: str = "failure"
+    """when the end of this run ends the job: always, failure or never"""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSpec:
     """Everything one agent needs to know."""
 
@@ -103,6 +122,7 @@ class AgentSpec:
     node_rank: int | None = None
     local_addr: str = ""
     store: StoreSpec = StoreSpec()
+    job: JobSpec = JobSpec()
     logs: LogSpec = LogSpec()
     preload: str = ""
     """what a warm interpreter imports for Python workers: none, auto, module names; empty for the framework's own"""
@@ -116,7 +136,14 @@ class AgentSpec:
     """seconds that workers have to save before a planned stop, if they asked for notice"""
     notice_signal: int = 0
     """sent to every worker that is given notice and did not ask for a signal itself; 0 for none"""
+    checkpoint_timeout: float = 300.0
+    """seconds to wait at the end until what workers saved is written"""
     notices: tuple[str, ...] = ()
     """lines to print once at the start, such as options that have no purpose here"""
     strip: frozenset[str] = frozenset()
     """variables that set options: removed from the workers' environment, so that an agent inside does not obey them"""
+
+    @property
+    def shared_name(self) -> str:
+        """The name that all agents at the store have in common: the job's, or the run's."""
+        return self.job.id or self.run_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lattice.core.dataclass import dataclass, replace
 from lattice.core.events import Effect, Finish, Write
@@ -38,14 +38,17 @@ class Seen(Generic[R]):
     modified: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as the state
 class View:
     """The part of the store that is watched, at one revision: records by key."""
 
     keys: Keys
     whole: bool = False
     revision: int = 0
-    control: Mapping[str, Seen[Record]] = field(default_factory=dict)
+    run: Seen[RunRecord] | None = None
+    leader: Seen[LeaderRecord] | None = None
+    round: Seen[RoundRecord] | None = None
+    outcome: Seen[OutcomeRecord] | None = None
     nodes: Mapping[str, Seen[NodeRecord]] = field(default_factory=dict)
     """by incarnation; empty unless the whole run is watched, like all below"""
     reports: Mapping[tuple[int, str], Seen[ReportRecord]] = field(default_factory=dict)
@@ -55,42 +58,24 @@ class View:
     lost: Mapping[int, LostRecord] = field(default_factory=dict)
     """by round"""
 
-    @property
-    def run(self) -> Seen[RunRecord] | None:
-        """Give the run record."""
-        return self.control.get(self.keys.run)  # type: ignore[return-value]
-
-    @property
-    def leader(self) -> Seen[LeaderRecord] | None:
-        """Give the leader record."""
-        return self.control.get(self.keys.leader)  # type: ignore[return-value]
-
-    @property
-    def round(self) -> Seen[RoundRecord] | None:
-        """Give the current round."""
-        return self.control.get(self.keys.round)  # type: ignore[return-value]
-
-    @property
-    def outcome(self) -> Seen[OutcomeRecord] | None:
-        """Give the end of the run."""
-        return self.control.get(self.keys.outcome)  # type: ignore[return-value]
-
 
 def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) -> View:
     """Give the view after some changes."""
-    control, nodes, reports, rosters, lost = dict(view.control), view.nodes, view.reports, view.rosters, view.lost
+    nodes, reports, rosters, lost = view.nodes, view.reports, view.rosters, view.lost
     keys = view.keys
-    kinds: dict[str, type[Record]] = {
-        keys.run: RunRecord,
-        keys.leader: LeaderRecord,
-        keys.round: RoundRecord,
-        keys.outcome: OutcomeRecord,
+    control: dict[str, Any] = {}
+    kinds: dict[str, tuple[str, type[Record]]] = {
+        keys.run: ("run", RunRecord),
+        keys.leader: ("leader", LeaderRecord),
+        keys.round: ("round", RoundRecord),
+        keys.outcome: ("outcome", OutcomeRecord),
     }
     for change in changes:
         key = change.key
         try:
             if key in kinds:
-                _update(control, key, change, kinds[key])
+                name, kind = kinds[key]
+                control[name] = None if isinstance(change, Removed) else _seen(change, kind)
             elif key.startswith(keys.nodes):
                 nodes = dict(nodes) if nodes is view.nodes else nodes
                 _update(nodes, key.removeprefix(keys.nodes), change, NodeRecord)
@@ -114,11 +99,11 @@ def changed(view: View, changes: tuple[KeyValue | Removed, ...], revision: int) 
     return replace(
         view,
         revision=max(view.revision, revision),
-        control=control,
         nodes=nodes,
         reports=reports,
         rosters=rosters,
         lost=lost,
+        **control,
     )
 
 
@@ -126,7 +111,11 @@ def _update(target, key, change, kind) -> None:  # type: ignore[no-untyped-def]
     if isinstance(change, Removed):
         target.pop(key, None)
     else:
-        target[key] = Seen(kind.decode(change.value), change.create_revision, change.mod_revision)
+        target[key] = _seen(change, kind)
+
+
+def _seen(item: KeyValue, kind: type[R]) -> Seen[R]:
+    return Seen(kind.decode(item.value), item.create_revision, item.mod_revision)
 
 
 class Workers(Enum):
@@ -190,7 +179,7 @@ class Leading:
     """all members of that round by rank, once their parts have been put together"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: it has many fields and is copied for every event, see replace
 class State:
     """One agent at one moment."""
 
@@ -234,6 +223,8 @@ class State:
     sent: NodeRecord | None = None
     """the node record as written in this session"""
     sent_at: float = 0.0
+    came: int = 0
+    """the revision at which it was first written in this session"""
     claiming: bool = False
     """whether node records carry the round (after a reconnection)"""
     workers: Workers = Workers.IDLE
@@ -251,6 +242,8 @@ class State:
     report_sent: bool = False
     leaving: int | None = None
     """the signal that asked for it"""
+    asked: str = ""
+    """what asked for it, where it was no signal"""
     ending: Finish | None = None
     """how to leave once the workers are stopped"""
     finished: bool = False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from itertools import pairwise
 
 from lattice.core.dataclass import dataclass
 
 PART_SIZE = 16
 """members in one roster part at most: a member reads one, and the more there are the longer the round record is"""
+MAX_ROWS = 128
+"""rows of arrivals in a round at most: they go to every node, and must not be longer than the part it would read"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,36 @@ def moved(before: Iterable[RosterEntry], after: Iterable[RosterEntry]) -> tuple[
 
     places = {entry.incarnation: place(entry) for entry in after}
     return tuple(sorted(entry.group_rank for entry in before if places.get(entry.incarnation) != place(entry)))
+
+
+def arrivals(
+    entries: Iterable[RosterEntry], came: Mapping[str, int], staying: Set[str]
+) -> tuple[tuple[int, int, int], ...]:
+    """
+    Tell the places of nodes by the revisions at which they came.
+
+    A revision is that of one transaction, and a node's record is written by nobody else: whoever finds the revision of
+    its own here is meant. Nodes that come together have neighbouring revisions and ranks, so few rows do for many.
+
+    :param entries: members in order of group rank
+    :param came: the create revisions of their records
+    :param staying: members that are not to be listed
+    :return: rows of first revision, first group rank and how many follow on each other; none if that would be too many,
+        or if some nodes have more workers than others: then the rank of a node does not tell those of its workers
+    """
+    entries = tuple(entries)
+    if len({entry.workers for entry in entries}) != 1:
+        return ()
+    rows: list[tuple[int, int, int]] = []
+    for entry in entries:
+        if entry.incarnation in staying:
+            continue
+        revision, rank, count = rows[-1] if rows else (0, 0, 0)
+        if count and (came[entry.incarnation], entry.group_rank) == (revision + count, rank + count):
+            rows[-1] = revision, rank, count + 1
+        else:
+            rows.append((came[entry.incarnation], entry.group_rank, 1))
+    return tuple(rows) if len(rows) <= MAX_ROWS else ()
 
 
 def parts(entries: Iterable[RosterEntry]) -> tuple[tuple[RosterEntry, ...], ...]:

@@ -17,12 +17,14 @@ def store_variables(store: StoreSpec, lease: int) -> dict[str, str]:
         return {}
     endpoints = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in store.endpoints)
     found = {
-        "LATTICE_STORE_ENDPOINTS": endpoints,
+        "LATTICE_STORE_ENDPOINTS": f"@{store.endpoints_file}" if store.endpoints_file else endpoints,
         "LATTICE_STORE_LEASE": str(lease),
         "LATTICE_STORE_CACERT": store.cacert,
         "LATTICE_STORE_CERT": store.cert,
         "LATTICE_STORE_KEY": store.key,
         "LATTICE_STORE_USER": store.user,
-        "LATTICE_STORE_PASSWORD": store.password,
+        "LATTICE_STORE_PASSWORD": "" if store.password_file else store.password,
+        "LATTICE_STORE_PASSWORD_FILE": store.password_file,
+        "LATTICE_STORE_SERVER_NAME": store.server_name,
     }
     return {name: value for name, value in found.items() if value}

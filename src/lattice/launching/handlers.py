@@ -8,11 +8,11 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from lattice.core.dataclass import dataclass
 from lattice.telemetry.logfile import LogFile
 
 FOLDER = "lattice_logs"
@@ -152,7 +152,12 @@ class ByteHandler(logging.Handler, ABC):
 
 
 class Printer(ByteHandler):
-    """Prints the log of the first agent and of its first worker."""
+    """Prints the log of the first agent, without its routine, and of its first worker."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Leave out what agents say of every run."""
+        routine = getattr(record, "local_rank", None) is None and record.levelno < logging.WARNING
+        return not routine and bool(super().filter(record))
 
     def takes(self, origin: Origin) -> bool:
         """Tell whether this is the first agent or its first worker."""
@@ -164,21 +169,32 @@ class Printer(ByteHandler):
         text = whole.decode(errors="backslashreplace")
         shown = prefix + text[:-1].replace("\n", f"\n{prefix}") + "\n"
         stream = sys.stdout
-        encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+        if not shown.isascii():  # what the terminal cannot show is shown as what it is
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            shown = shown.encode(encoding, "backslashreplace").decode(encoding)
+        stream.write(shown)
         stream.flush()
 
 
 class Files(ByteHandler):
     """Writes every log to a file of its own, named by time, host and local rank."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, hostnames: Sequence[str] = ()) -> None:
+        """
+        Write no file yet.
+
+        :param folder: where they go
+        :param hostnames: of the launch: of a host that is there twice, the second agent's files have its number too
+        """
         super().__init__()
         self.folder = folder
         now = time.time()
         self._stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + f".{int(now % 1 * 1e6):06}"
         self._files: dict[Origin, LogFile] = {}
+        self._complained = False
         self._agents: dict[str, int] = {}
+        for index, hostname in enumerate(hostnames):
+            self._agents.setdefault(hostname, index)
 
     def takes(self, origin: Origin) -> bool:
         """Take all."""
@@ -189,6 +205,20 @@ class Files(ByteHandler):
         if origin not in self._files:
             self._files[origin] = LogFile(self.path(origin))
         self._files[origin].write(whole)
+        if self._files[origin].failure and not self._complained:
+            self._complained = True
+            print(
+                f"lattice: LOGS ARE NOT WRITTEN to {self.folder}: {self._files[origin].failure}. The launch goes on; "
+                "name another folder by LATTICE_LOG_DIR.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    @property
+    def pattern(self) -> str:
+        """Tell where the files are that were written; empty if there are none."""
+        written = any(not file.failure for file in self._files.values())
+        return f"{self.folder}/{self._stamp}-*.log" if written else ""
 
     def path(self, origin: Origin) -> str:
         """Name the file of a log."""
@@ -206,13 +236,14 @@ class Files(ByteHandler):
         super().close()
 
 
-def default_handlers(environ: Mapping[str, str] | None = None) -> list[logging.Handler]:
+def default_handlers(environ: Mapping[str, str] | None = None, hostnames: Sequence[str] = ()) -> list[logging.Handler]:
     """
     Make the handlers of a launch that was given none.
 
     :param environ: says where files go
+    :param hostnames: of the launch
     """
-    handlers: list[Any] = [Printer(), Files(log_folder(os.environ if environ is None else environ))]
+    handlers: list[Any] = [Printer(), Files(log_folder(os.environ if environ is None else environ), hostnames)]
     for handler in handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     return handlers

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lattice.launching.handlers import ByteHandler, Origin, OriginFilter
+from lattice.launching.kept import Kept, LogLine, LogLines
 from lattice.launching.records import from_line
 
 LEVELS = {"stdout": logging.INFO, "stderr": logging.ERROR}
@@ -16,6 +17,7 @@ RECORDS = "records"
 LONGEST_LINE = 1 << 20
 """bytes without an end of line that are taken for a line"""
 TAIL = 8 << 10
+"""bytes of each log that are kept for whoever asks why it ended"""
 
 
 @dataclass(slots=True)
@@ -25,13 +27,20 @@ class _Log:
     raw: list[ByteHandler]
     others: list[logging.Handler]
     rest: dict[str, bytes] = field(default_factory=dict)
-    tail: bytes = b""
+    tail: Kept = field(default_factory=lambda: Kept(TAIL))
 
 
 class Logs:
     """The logs of a launch on their way to handlers. For one thread."""
 
-    def __init__(self, handlers: Sequence[logging.Handler]) -> None:
+    def __init__(self, handlers: Sequence[logging.Handler], kept: Kept | None = None) -> None:
+        """
+        Begin.
+
+        :param handlers: get all that they take
+        :param kept: gets all
+        """
+        self._kept = kept
         self._handlers = list(handlers)
         self._logs: dict[Origin, _Log] = {}
         self._failed: set[int] = set()
@@ -62,9 +71,9 @@ class Logs:
         for stream, last in rest.items():
             self._give(origin, log, stream, last + b"\n")
 
-    def tail(self, origin: Origin) -> str:
-        """Give the last of what an agent or worker wrote to standard error."""
-        return self._log(origin).tail.decode(errors="backslashreplace")
+    def tail(self, origin: Origin) -> list[LogLine]:
+        """Give the last lines of an agent or worker."""
+        return list(LogLines(self._log(origin).tail, lambda _: True, follow=False))
 
     def close(self, *, handlers: bool) -> None:
         """
@@ -87,12 +96,14 @@ class Logs:
         return self._logs[origin]
 
     def _give(self, origin: Origin, log: _Log, stream: str, whole: bytes) -> None:
+        lines = whole.count(b"\n")
+        log.tail.add(origin, stream, whole, lines)
+        if self._kept is not None:
+            self._kept.add(origin, stream, whole, lines)
         if stream == RECORDS:
             for line in whole[:-1].split(b"\n"):
                 self._give_record(origin, log, line)
             return
-        if stream == "stderr":
-            log.tail = (log.tail + whole)[-TAIL:]
         for raw in log.raw:
             if LEVELS[stream] >= raw.level:
                 self._call(raw, lambda raw=raw: raw.lines(origin, whole))

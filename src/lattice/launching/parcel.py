@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 from lattice.errors import NotPickled, TooLarge
 from lattice.launching.raised import reduce_exception
+from lattice.launching.room import refuse_beyond, room
 
 MAGIC = b"LATTICE1"
 ALIGNMENT = 64
@@ -28,7 +29,6 @@ HEAD = struct.Struct("<8sQ")
 PLACE = struct.Struct("<QQ")
 SMALL = 64 << 10
 CHUNK = 1 << 20
-CGROUPS = "/sys/fs/cgroup"
 
 _settled: WeakSet[type] = WeakSet()
 """classes that are complete in this process, of those that travel by value"""
@@ -135,7 +135,7 @@ def dump(value: object, what: str = "this value", *, limit: int | None = None) -
 
     :param value: must not be changed until the parcel was written
     :param what: how errors call it
-    :param limit: the most bytes; half of the memory unless given
+    :param limit: the most bytes; what there is room for unless given
     :raises NotPickled: something in it cannot be pickled
     :raises TooLarge: it is beyond the limit
     """
@@ -169,50 +169,6 @@ def load(image: memoryview) -> Any:
         offset, length = PLACE.unpack_from(image, HEAD.size + number * PLACE.size)
         parts.append(image[offset : offset + length])
     return pickle.loads(parts[0], buffers=parts[1:])
-
-
-def room() -> int:
-    """Tell how large a parcel may be here: half of the memory that this process may use."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([memory, *_cgroup_limits()]) // 2
-
-
-def refuse_beyond(limit: int, size: int, what: str) -> None:
-    """
-    Refuse what is too large before the kernel kills somebody for it.
-
-    :param limit: what :func:`room` said, here or on another host
-    :param size: bytes
-    :param what: how the error calls it
-    :raises TooLarge: it is
-    """
-    if size > limit:
-        raise TooLarge(
-            f"{what} takes {size / 2**30:.2f} GiB or more, and {limit / 2**30:.2f} GiB, half of the memory, is the "
-            "most that is sent. Write it to a file that all hosts can read, and send the path."
-        )
-
-
-def _cgroup_limits() -> Iterator[int]:
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as file:  # noqa: PTH123 - agents import no pathlib for this
-            paths = [line.rstrip("\n").split(":", 2) for line in file]
-    except OSError:
-        return
-    for _, controllers, own in paths:
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        folder, name = (f"{CGROUPS}/memory", "memory.limit_in_bytes") if controllers else (CGROUPS, "memory.max")
-        path = own
-        while True:
-            try:
-                with open(f"{folder}{path.rstrip('/')}/{name}", encoding="ascii") as file:  # noqa: PTH123
-                    yield int(file.read())
-            except (OSError, ValueError):
-                pass  # "max", or not mounted here
-            if path in ("", "/"):
-                break
-            path = path.rpartition("/")[0]
 
 
 def _aligned(offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -36,16 +37,54 @@ def reduce_exception(error: BaseException) -> tuple[Any, ...]:
     if not faithful:
         arguments, state = parts(error)
         make, arguments = bare, (type(error), arguments)
-    chain = (error.__cause__, error.__context__, error.__suppress_context__)
+    chain = (error.__cause__, error.__context__, error.__suppress_context__, _slots(error))
     return make, arguments, (state, *chain), None, None, restore
 
 
 def restore(error: BaseException, state: tuple[Any, ...]) -> None:
     """Give an exception back what it had besides its arguments."""
-    attributes, cause, context, suppress = state
-    if attributes:
+    attributes, cause, context, suppress, slots = state
+    if isinstance(attributes, dict) and type(error).__setstate__ is BaseException.__setstate__:
+        slots = {**attributes, **slots}
+    elif attributes:
         error.__setstate__(attributes)
-    error.__cause__, error.__context__, error.__suppress_context__ = cause, context, suppress
+    links = {"__cause__": cause, "__context__": context, "__suppress_context__": suppress}
+    for name, value in {**slots, **links}.items():
+        assign(error, name, value)
+
+
+def assign(error: BaseException, name: str, value: object) -> None:
+    """Set an attribute, though the class of the exception may refuse that, as a frozen dataclass does."""
+    BaseException.__setattr__(error, name, value)
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add a note, whatever the class of the exception makes of notes."""
+    notes = getattr(error, "__notes__", None)
+    assign(error, "__notes__", [*(notes if isinstance(notes, list) else ()), text])
+
+
+def together(errors: Sequence[BaseException]) -> BaseException:
+    """
+    Give the first of some exceptions, with all of them as a group in ``lattice_failures``.
+
+    :param errors: at least one, the cause first
+    """
+    first, *others = errors
+    assign(first, "lattice_failures", BaseExceptionGroup(f"{len(errors)} of the workers failed", list(errors)))
+    if others:
+        note(first, f"{len(others)} more of the workers failed: see lattice_failures of this exception")
+    return first
+
+
+def _slots(error: BaseException) -> dict[str, object]:
+    """Collect what lies in slots: Python leaves that behind."""
+    names = {name for cls in type(error).__mro__ for name in _names(vars(cls).get("__slots__", ()))}
+    return {name: getattr(error, name) for name in names if hasattr(error, name)}
+
+
+def _names(slots: object) -> Iterable[str]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)  # type: ignore[arg-type]
 
 
 def parts(error: BaseException) -> tuple[tuple[Any, ...], Any]:

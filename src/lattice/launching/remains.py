@@ -6,16 +6,19 @@ A mark at its beginning is written last, so half a result is never taken for one
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import struct
 import traceback
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
+from lattice.core.dataclass import dataclass
 from lattice.errors import LatticeError, NotPickled, ResultNotReturned, TooLarge, WorkerFailedError
 from lattice.launching import parcel
-from lattice.launching.raised import bare, parts, stand_in
+from lattice.launching.raised import bare, note, parts, stand_in
+from lattice.launching.room import refuse_beyond, room
 
 MARK = struct.Struct("<8scxxxxxxxQ")
 """magic, kind, size of the image"""
@@ -86,11 +89,13 @@ class Raised:
         error = _worker_failed(story, host) if story.pickled is None and _ends_callers(story) else _original(story)
         if isinstance(error, NOT_FOR_CALLERS):
             error = _worker_failed(story, host)
-        error.add_note(f"\nrank {story.rank} on {host} (pid {story.pid}) raised it:\n\n{story.traceback.rstrip()}")
+        note(error, f"\nrank {story.rank} on {host} (pid {story.pid}) raised it:\n\n{story.traceback.rstrip()}")
         return error
 
 
-def leave_result(descriptor: int, value: object, *, rank: int, host: str) -> None:
+def leave_result(
+    descriptor: int, value: object, *, rank: int, host: str, limit: int | None = None, beside: tuple[str, int] = ("", 1)
+) -> None:
     """
     Leave what the function returned.
 
@@ -98,12 +103,16 @@ def leave_result(descriptor: int, value: object, *, rank: int, host: str) -> Non
     :param value: the result
     :param rank: of this worker, for errors
     :param host: of this worker, for errors
+    :param limit: the most bytes that the launcher takes, if it does not see the memory of this host
+    :param beside: a file that all workers of this host have open, and how many there are
     :raises ResultNotReturned: it cannot be pickled, or takes too much memory
     """
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     try:
-        parts = parcel.dump(value, "it")
-        _leave(descriptor, RESULT, parts)
+        parts = parcel.dump(value, "it", limit=_bound(limit))
+        with _turn(*beside, parts.size):
+            refuse_beyond(_bound(limit), parts.size, "it")
+            _leave(descriptor, RESULT, parts)
     except (NotPickled, TooLarge, OSError, MemoryError) as error:
         reason = str(error) or "there is not enough memory"
         advice = "" if isinstance(error, TooLarge) else ". Return something else, such as a state_dict or a path."
@@ -169,6 +178,26 @@ def read(source: int | memoryview) -> Result | Raised | Nothing:
         return Nothing()
     image = source[OFFSET : OFFSET + size]
     return Result(image) if kind == RESULT else Raised(parcel.load(image))
+
+
+def _bound(limit: int | None) -> int:
+    return room() if limit is None else min(room(), limit)
+
+
+@contextlib.contextmanager
+def _turn(path: str, workers: int, size: int) -> Iterator[None]:
+    """Let workers whose results may be too much together take their turns, so that each sees what is still free."""
+    if not path or size * workers <= room():
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _leave(descriptor: int, kind: bytes, parts: parcel.Parcel) -> None:

@@ -19,10 +19,12 @@ class LaunchResult(Generic[R]):
             more than once
         """
         self._all: list[R] = []
+        self._places: list[tuple[str, int]] = []
         self.results: dict[str, list[R]] = {}
         """results of each host, in the order of local ranks; those of its second agent follow those of its first"""
         for hostname, results in hosts:
             self._all += results
+            self._places += [(hostname, local_rank) for local_rank in range(len(results))]
             self.results.setdefault(hostname, []).extend(results)
 
     def rank(self, i: int) -> R:
@@ -55,6 +57,10 @@ class LaunchResult(Generic[R]):
     def all(self) -> list[R]:
         """Give the results of all workers in the order of their ranks."""
         return list(self._all)
+
+    def places(self) -> list[tuple[str, int]]:
+        """Give the host and the local rank of all workers in the order of their ranks."""
+        return list(self._places)
 
     def __iter__(self) -> Iterator[R]:
         return iter(self._all)

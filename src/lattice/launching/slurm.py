@@ -1,4 +1,4 @@
-"""What SLURM's variables say about the allocation that this process runs in."""
+"""What SLURM says about the allocation that this process runs in: its variables, and one question."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from lattice.errors import UsageError
 
 _RANGES = re.compile(r"\[([^\[\]]*)\]")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+_PORTS = re.compile(r"^SrunPortRange\s*=\s*(\d+)-(\d+)$", re.MULTILINE)
+ASKING = 5.0
+"""seconds for an answer; the cluster is busy then, and most have no such range"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,26 @@ def allocation(environ: Mapping[str, str]) -> Allocation | None:
         return None
     hosts = expand(nodes)
     return Allocation(job, hosts, _workers(environ, len(hosts)), environ.get("SLURMD_NODENAME") or None)
+
+
+def port_range() -> range | None:
+    """Ask on which ports of this machine nodes can reach it; None for all of them."""
+    import subprocess  # slow to import, and only needed here
+
+    try:
+        said = subprocess.run(
+            ["scontrol", "show", "config"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=ASKING, check=False,
+        ).stdout.decode(errors="replace")  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_ports(said)
+
+
+def parse_ports(configuration: str) -> range | None:
+    """Find the range in what ``scontrol show config`` prints; 0-0 is none."""
+    match = _PORTS.search(configuration)
+    return range(int(match[1]), int(match[2]) + 1) if match and int(match[2]) else None
 
 
 def expand(nodes: str) -> tuple[str, ...]:

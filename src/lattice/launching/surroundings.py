@@ -14,9 +14,11 @@ import linecache
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import CodeType, ModuleType
+
+from lattice.launching.sync.places import moved, places
 
 MOST_TEXTS = 1000
 """cells of a notebook that are shown in tracebacks"""
@@ -45,20 +47,23 @@ class Surroundings:
     sources: Mapping[str, Source] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     """by file name: the script, and what was typed into a notebook, whose functions travel by value"""
+    inside: Mapping[str, str] = field(default_factory=dict)
+    """which of these paths are in the project that is sent to hosts, and where in it"""
 
 
-def observe(*, sources: bool = True) -> Surroundings:
+def observe(*, sources: bool = True, project: Path | None = None) -> Surroundings:
     """
     Describe this process.
 
     :param sources: whether to take along the source of modules that lie beside the script, or in the working directory
+    :param project: the folder that is sent to hosts
     """
     first: list[str] = []
     last: list[str] = []
     entries = first
     for entry in sys.path:
         path = os.path.abspath(entry)  # noqa: PTH100 - an empty entry is the working directory
-        if _is_installed(path):
+        if is_installed(path):
             entries = last  # what comes after Python's own folders must not come before them there
         elif path not in first and path not in last:
             entries.append(path)
@@ -72,15 +77,19 @@ def observe(*, sources: bool = True) -> Surroundings:
         script,
         _own_sources(folders - {"/"}) if sources else {},
         _typed_texts(script) if sources else {},
+        places(str(project), filter(None, (*first, *last, script, *sys.argv[:1]))) if project is not None else {},
     )
 
 
-def enter(surroundings: Surroundings) -> None:
+def enter(surroundings: Surroundings, folder: str = "") -> Surroundings:
     """
     Make this process find what the described one would.
 
     :param surroundings: of the caller; entries of its path that do not exist here are left out
+    :param folder: where the caller's project is on this host; empty if it is where it was
+    :return: the same as they are here
     """
+    surroundings = _moved(surroundings, folder)
     if sys.path and not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109
         # Put there by -m. A script has its own folder there instead, and finds nothing in the working directory.
         sys.path.append(sys.path.pop(0))
@@ -95,6 +104,7 @@ def enter(surroundings: Surroundings) -> None:
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     if surroundings.argv:
         sys.argv = list(surroundings.argv)
+    return surroundings
 
 
 def become_main(script: str, names: Mapping[str, object]) -> ModuleType:
@@ -166,13 +176,26 @@ class Finder:
         return self._sources[fullname].is_package
 
 
+def _moved(surroundings: Surroundings, folder: str) -> Surroundings:
+    def all_moved(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(moved(path, surroundings.inside, folder) for path in paths)
+
+    return replace(
+        surroundings,
+        first=all_moved(surroundings.first),
+        last=all_moved(surroundings.last),
+        argv=(*all_moved(surroundings.argv[:1]), *surroundings.argv[1:]),
+        main=moved(surroundings.main, surroundings.inside, folder),
+    )
+
+
 def _own_sources(folders: set[str]) -> dict[str, Source]:
     found = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if name in ("__main__", "__mp_main__") or name.partition(".")[0] == "lattice" or not isinstance(path, str):
             continue
-        if not path.endswith(".py") or _is_installed(path):
+        if not path.endswith(".py") or is_installed(path):
             continue
         if any(path.startswith(f"{folder}/") for folder in folders):
             try:
@@ -192,7 +215,7 @@ def _typed_texts(script: str) -> dict[str, str]:
     return texts
 
 
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
     """Tell whether this belongs to Python or was installed into it: every host has its own."""
     if any(part in path for part in ("/site-packages", "/dist-packages")):
         return True

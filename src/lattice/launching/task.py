@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from lattice.errors import NotPickled
 from lattice.launching import parcel
 from lattice.launching.parcel import Parcel
 from lattice.launching.surroundings import Surroundings, become_main, enter, observe
+from lattice.launching.variables import PROJECT
 
 DEFAULT_TIMEOUT = 600.0
 
@@ -29,21 +32,27 @@ class Task:
     """seconds, of the process group"""
 
 
-def pack(task: Task, *, sources: bool = True, limit: int | None = None) -> Parcel:
+def pack(task: Task, *, sources: bool = True, project: Path | None = None, limit: int | None = None) -> Parcel:
     """
     Make the parcel that every worker of a launch gets.
 
     :param task: what they will do
     :param sources: whether to take along the source of modules beside the caller's script
-    :param limit: the most bytes; half of the memory unless given
+    :param project: the folder that is sent to hosts
+    :param limit: the most bytes; what there is room for unless given
     :raises NotPickled: names the argument that cannot be pickled
     :raises TooLarge: it is beyond the limit
     """
     what = f"{name_of(task.func)} with its arguments"
     # The order counts: a pickle is a program, and the function can only be found once its surroundings were entered.
     content = (
-        _Entered(observe(sources=sources)), task.func, task.args, dict(task.kwargs), task.backend, task.timeout
-    )  # fmt: skip
+        _Entered(observe(sources=sources, project=project)),
+        task.func,
+        task.args,
+        dict(task.kwargs),
+        task.backend,
+        task.timeout,
+    )
     try:
         return parcel.dump(content, what, limit=limit)
     except NotPickled as error:
@@ -57,7 +66,7 @@ def unpack(image: memoryview) -> Task:
     :param image: of the parcel
     """
     surroundings, func, args, kwargs, backend, timeout = parcel.load(image)
-    names = _names_of_main(func)
+    names = _names_of_main(func, surroundings.main)
     _kept.append(become_main(surroundings.main, names))
     return Task(func, args, kwargs, backend, timeout)
 
@@ -76,8 +85,7 @@ class _Entered:
 
 
 def _enter(surroundings: Surroundings) -> Surroundings:
-    enter(surroundings)
-    return surroundings
+    return enter(surroundings, os.environ.pop(PROJECT, ""))
 
 
 def name_of(func: object) -> str:
@@ -100,8 +108,13 @@ def _culprit(task: Task) -> str:
     return ""
 
 
-def _names_of_main(func: object) -> dict[str, object]:
-    """Collect what arrived of the caller's ``__main__``: the globals that its functions share, and its classes."""
+def _names_of_main(func: object, script: str) -> dict[str, object]:
+    """
+    Collect what arrived of the caller's ``__main__``: the globals that its functions share, and its classes.
+
+    :param func: what was sent
+    :param script: where the caller's script is on this host: what its functions know as ``__file__``
+    """
     names: dict[str, object] = {}
     while isinstance(func, partial):
         func = func.func
@@ -120,6 +133,8 @@ def _names_of_main(func: object) -> dict[str, object]:
         function = functions.pop()
         shared = getattr(function, "__globals__", {})
         if shared.get("__name__") == "__main__":  # not those of a decorator
+            if "__file__" in shared:
+                shared["__file__"] = script
             names = {**shared, **names}
         if hasattr(function, "__wrapped__"):
             functions.append(function.__wrapped__)

@@ -8,6 +8,17 @@ from fnmatch import fnmatchcase
 
 from lattice.errors import UsageError
 
+PAYLOAD = "LATTICE_LAUNCH_PAYLOAD"
+REMAINS = "LATTICE_LAUNCH_REMAINS"
+RECORDS = "LATTICE_LAUNCH_RECORDS"
+ROOM = "LATTICE_LAUNCH_ROOM"
+"""the most bytes of a result that the launcher takes; nothing if it sees the memory of this host"""
+HOST = "LATTICE_LAUNCH_HOST"
+"""how the caller calls this host"""
+PROJECT = "LATTICE_LAUNCH_PROJECT"
+"""where the caller's project is on this host, if it was sent there"""
+OF_A_LAUNCH = frozenset((HOST, PAYLOAD, PROJECT, RECORDS, REMAINS, ROOM))
+"""what an agent tells each worker of a launch"""
 DEFAULT_PATTERNS = (
     "PATH", "LD_LIBRARY*", "LIBRARY_PATH", "LANG", "LC_*", "TZ", "PYTHON*", "VIRTUAL_ENV*", "CONDA_*",
     "TORCH*", "PYTORCH*", "TRITON_*", "CUDA*", "NVIDIA_*", "CUDNN*", "CUBLAS*", "HIP_*", "ROCR_*", "HSA_*",
@@ -21,6 +32,8 @@ OF_ONE_WORKER = ("TORCHELASTIC_*", "TF_CONFIG")
 OF_BASH = ("_", "SHLVL", "PWD", "OLDPWD")
 READ_BY_BASH = ("BASH_ENV", "ENV", "POSIXLY_CORRECT", "SHELLOPTS", "BASHOPTS")
 """variables that would make bash do something else"""
+OF_LOGIN = ("HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TERM", "TMPDIR", "XDG_RUNTIME_DIR", "SLURM*")
+"""what a host gives its processes by itself"""
 LONGEST = 60.0
 
 
@@ -47,6 +60,20 @@ def select(
         return any(fnmatchcase(name, pattern) for pattern in default)
 
     return {name: value for name, value in environ.items() if goes(name)}
+
+
+def unasked(inherited: Iterable[str], environ: Mapping[str, str]) -> set[str]:
+    """
+    Name what an agent on the caller's own machine has only because it was started by the caller.
+
+    Another host's has nothing of it, and a function must not run here that fails there; what goes along is added later.
+
+    :param inherited: what the caller had when it started the agent
+    :param environ: what it has now
+    """
+    return {
+        name for name in inherited if name not in environ or not any(fnmatchcase(name, pattern) for pattern in OF_LOGIN)
+    }
 
 
 def source_file(base: Mapping[str, str], path: str, timeout: float = LONGEST) -> tuple[dict[str, str], str]:
@@ -95,7 +122,7 @@ def _source(base: Mapping[str, str], path: str, name: str, timeout: float) -> tu
         raise UsageError(f"env_file {name} is sourced by bash, which is not on the PATH here ({search}).")
     environ = {key: value for key, value in base.items() if key not in READ_BY_BASH}
     if not os.access(path, os.R_OK):
-        raise UsageError(f"env_file {name} cannot be read on this host: is it there, and may {os.getuid()} read it?")
+        raise UsageError(f"env_file {name} cannot be read on this host: is it there, and may this user read it?")
     # Written to a file of its own: what the sourced code prints must not be taken for variables.
     after = os.memfd_create("variables")
     said = os.memfd_create("said")

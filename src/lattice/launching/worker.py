@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import traceback
+import weakref
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +19,8 @@ from typing import NoReturn
 from lattice.errors import UsageError
 from lattice.launching import records, remains, task
 from lattice.launching.task import Task
+from lattice.launching.variables import HOST, PAYLOAD, RECORDS, REMAINS, ROOM
 
-PAYLOAD = "LATTICE_LAUNCH_PAYLOAD"
-REMAINS = "LATTICE_LAUNCH_REMAINS"
-RECORDS = "LATTICE_LAUNCH_RECORDS"
-HOST = "LATTICE_LAUNCH_HOST"
-"""how the caller calls this host"""
 NEEDS_LIBRARIES_TO_END = frozenset({"mpi", "mpi4py", "LD_PRELOAD", "CUDA_INJECTION64_PATH"})
 """backends, modules and variables of what does its work, or writes its report, when libraries are taken apart"""
 OURS = str(Path(__file__).resolve().parent)
@@ -39,12 +36,13 @@ def main() -> int:
     :return: its exit code: 0 if there is a result
     """
     # Taken out of the environment: programs that the function starts, launches among them, are not this worker.
-    payload, left, log = (os.environ.pop(name, "") for name in (PAYLOAD, REMAINS, RECORDS))
+    payload, left, log, limit = (os.environ.pop(name, "") for name in (PAYLOAD, REMAINS, RECORDS, ROOM))
     host = os.environ.pop(HOST, "") or os.uname().nodename
     if not payload or not left:
         print(f"{PAYLOAD} and {REMAINS} are not set: lattice.launch starts this program.", file=sys.stderr)
         return UsageError.exit_code
     rank = int(os.environ.get("LATTICE_RANK") or os.environ.get("RANK") or 0)
+    beside = int(os.environ.get("LATTICE_LOCAL_WORLD_SIZE") or 1)
     descriptor = os.open(left, os.O_RDWR | os.O_CLOEXEC)
     try:
         if log:
@@ -56,7 +54,14 @@ def main() -> int:
         formed = todo.backend is not None
         if todo.backend is not None:
             form_group(todo.backend, todo.timeout)
-        remains.leave_result(descriptor, todo.func(*todo.args, **todo.kwargs), rank=rank, host=host)
+        remains.leave_result(
+            descriptor,
+            todo.func(*todo.args, **todo.kwargs),
+            rank=rank,
+            host=host,
+            limit=int(limit) if limit else None,
+            beside=(payload, beside),
+        )
     except BaseException as error:
         return _fail(descriptor, error, rank, host)
     finally:
@@ -110,7 +115,7 @@ def _open(payload: str) -> Task:
     except ImportError as error:
         error.add_note(
             f"The function and its arguments need a module that {sys.executable} does not find on this host. "
-            "Install it here, or have the project's folder on this host too."
+            "Install it here; if it is of your project, give sync='auto', or have the project's folder here too."
         )
         raise
 
@@ -127,7 +132,7 @@ def _end_group() -> None:
 
 
 def _fail(descriptor: int, error: BaseException, rank: int, host: str) -> int:
-    error.__traceback__ = _without_ours(error.__traceback__)
+    BaseException.with_traceback(error, _without_ours(error.__traceback__))
     code = remains.exit_code(error)
     try:
         remains.leave_exception(descriptor, error, rank=rank, host=host)
@@ -165,6 +170,7 @@ def leave(code: int) -> NoReturn:
     if NEEDS_LIBRARIES_TO_END & {*_backends, *sys.modules, *os.environ}:
         sys.exit(code)
     threading._shutdown()  # type: ignore[attr-defined]
+    _let_operators_be()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -173,6 +179,14 @@ def leave(code: int) -> NoReturn:
             pass  # nobody listens
     ctypes.PyDLL(None).fflush(None)
     os._exit(code)
+
+
+def _let_operators_be() -> None:
+    """Keep torch from taking back its operators one by one, memory that all workers shared until then."""
+    for one in tuple(getattr(weakref.finalize, "_registry", ())):
+        found = one.peek()
+        if found is not None and getattr(found[1], "__module__", "") == "torch.library":
+            one.atexit = False
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from lattice.core import addresses
 from lattice.core.spec import NodeRange, Policy, StoreSpec
 from lattice.errors import UsageError
 from lattice.options import values
@@ -55,13 +56,31 @@ KEYS = (
         "how long the outcome of a run can be read after its end; then its id is free",
         "whole seconds from 1",
     ),
-    Key("cacert", values.text, "file with the certificates that etcd's is checked by", "a file", ("ca_cert",)),
-    Key("cert", values.text, "file with this node's certificate for etcd", "a file", ("ssl_cert",)),
+    Key(
+        "cacert",
+        values.text,
+        "file with the certificates that the store's is checked by; its presence means TLS",
+        "a file",
+        ("ca_cert",),
+    ),
+    Key(
+        "cert",
+        values.text,
+        "file with this node's certificate for etcd, or of the embedded store, where it is served",
+        "a file",
+        ("ssl_cert",),
+    ),
+    Key(
+        "server_name",
+        addresses.word,
+        "the name that etcd's certificate is for, where that is not the host of the endpoint",
+        "a host name",
+    ),
     Key("key", values.text, "file with the private key of cert", "a file", ("ssl_cert_key",)),
     Key(
         "protocol",
         values.one_of(("http", "https")),
-        "https for TLS with the certificates of the system; cacert and cert mean https",
+        "etcd only: https for TLS with the certificates of the system; cacert and cert mean https",
         "http or https",
     ),
     Key("user", values.text, "user name at etcd", "any text"),
@@ -72,9 +91,15 @@ KEYS = (
         "any text without a comma",
     ),
     Key(
+        "password_file",
+        values.text,
+        f"file that holds the password, in place of {RDZV_PASSWORD.variable}; a line's end after it does not count",
+        "a file",
+    ),
+    Key(
         "is_host",
         values.switch,
-        "embedded only: whether this node serves the store, where node_rank does not say it",
+        "embedded only: whether this node serves the store; goes before node_rank",
         "1 or 0",
     ),
 )

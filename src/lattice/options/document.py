@@ -40,9 +40,11 @@ made up. One node with an address uses etcd there. More than one node needs `nno
 `rdzv_endpoint` or by `rdzv_client_service_host` and `rdzv_client_service_port`; `lattice etcd` starts one.
 
 With `--rdzv_backend embedded` (also `c10d` and `static`) no etcd is needed: one node serves the store. That is the
-node with `--node_rank 0`; without node ranks the one with `is_host=1` in `rdzv_conf`; otherwise the one that owns the
-host of the endpoint. The run ends when that node is lost, so use etcd for anything long. All nodes must have the same
-`LATTICE_RDZV_PASSWORD`; without one the secret is made from the run id, which is no secret to speak of.
+node with `is_host=1` in `rdzv_conf`; where that is not said, the one with `--node_rank 0`; without node ranks the one
+that owns the host of the endpoint. Each role of a job (`job_roles`) has a rank 0, so that only `is_host` and the
+endpoint say it there. The run ends when that node is lost, so use etcd for anything long. All nodes must have the same
+`LATTICE_RDZV_PASSWORD`; without one the secret is made from the run id (the job id, if there is one), which is no
+secret to speak of.
 
 ## The entry point
 

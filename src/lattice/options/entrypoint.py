@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def module_command(words: Sequence[str], interpreter: str) -> Command:
             f"{words[0]!r} is a file, not a module: leave out -m (LATTICE_MODULE), or write package.module"
         )
     return Command((interpreter, "-u", "-m", *words), shlex.join(("-m", *words)), python=True)
+
+
+def has_module(name: str) -> bool:
+    """Tell whether this interpreter would find a module, or the package that it is in, from the working directory."""
+    from importlib.util import find_spec
+
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return find_spec(name.partition(".")[0]) is not None
+    except ValueError:  # it is loaded, and was not found in any of the usual ways
+        return True
+    finally:
+        del sys.path[0]
 
 
 def plain_command(words: Sequence[str], path: str) -> Command:
@@ -128,6 +142,8 @@ def _program(name: str, path: str) -> str:
     if "/" not in name:
         if found := _search(name, path):
             return found
+        if file.is_dir():
+            raise UsageError(_directory(name))
         if file.is_file():
             hint = f"there is {file.absolute()}: start it with ./{name}, or with python {name}"
         else:

@@ -82,20 +82,21 @@ def _rows(options: Sequence[Option[object]], dialect: Dialect) -> Iterator[str]:
         aside = [option.variable] if option.flag and dialect.environment else []
         aside += [f"default {default}"] if default else []
         yield f"  {spelling(option)}\n"
-        yield _wrapped(option.help + (f" [{', '.join(aside)}]" if aside else ""), 6)
+        yield wrapped(option.help + (f" [{', '.join(aside)}]" if aside else ""), 6)
 
 
 def _ignored(options: Sequence[Option[object]]) -> Iterator[str]:
-    yield _wrapped(", ".join(f"--{option.name}" for option in options), 2)
+    yield wrapped(", ".join(f"--{option.name}" for option in options), 2)
 
 
 def _keys() -> Iterator[str]:
     for key in KEYS:
         yield f"  {key.name}\n"
-        yield _wrapped(key.help + (f" [default {key.default}]" if key.default else ""), 6)
-    yield _wrapped("accepted, and without a purpose here: " + ", ".join(IGNORED_KEYS), 2)
+        yield wrapped(key.help + (f" [default {key.default}]" if key.default else ""), 6)
+    yield wrapped("accepted, and without a purpose here: " + ", ".join(IGNORED_KEYS), 2)
 
 
-def _wrapped(text: str, indent: int) -> str:
+def wrapped(text: str, indent: int) -> str:
+    """Break a text into lines of the help."""
     inset = " " * indent
     return fill(text, WIDTH, initial_indent=inset, subsequent_indent=inset, break_on_hyphens=False) + "\n"

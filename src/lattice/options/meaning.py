@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from lattice.core.spec import AgentSpec, Command, LogSpec
 from lattice.errors import UsageError
 from lattice.options import conf, entrypoint
 from lattice.options.facts import Machine, check_platform
+from lattice.options.job import job_spec
 from lattice.options.meeting import meeting
 from lattice.options.option import Option
 from lattice.options.parsing import Parsed
 from lattice.options.table import (
+    CHECKPOINT_TIMEOUT,
     ENTRYPOINT,
     ENTRYPOINT_ARGS,
     EVENTS,
@@ -54,7 +57,8 @@ def agent_spec(parsed: Parsed, machine: Machine) -> AgentSpec:
     check_platform(machine.system, machine.release)
     command, about_entry = _command(parsed, machine)
     settings = conf.read(parsed[RDZV_CONF])
-    place = meeting(parsed, settings, machine)
+    job = job_spec(parsed)
+    place = meeting(parsed, settings, machine, job)
     node_rank, about_rank = _node_rank(parsed)
     return AgentSpec(
         run_id=place.run_id,
@@ -66,6 +70,7 @@ def agent_spec(parsed: Parsed, machine: Machine) -> AgentSpec:
         node_rank=node_rank,
         local_addr=parsed[LOCAL_ADDR],
         store=place.store,
+        job=job,
         logs=_logs(parsed),
         preload=parsed[PRELOAD],
         signals=parsed[SIGNALS_TO_HANDLE],
@@ -73,6 +78,7 @@ def agent_spec(parsed: Parsed, machine: Machine) -> AgentSpec:
         hang_timeout=parsed[HANG_TIMEOUT],
         notice_grace=parsed[NOTICE_GRACE],
         notice_signal=parsed[NOTICE_SIGNAL],
+        checkpoint_timeout=parsed[CHECKPOINT_TIMEOUT],
         notices=place.notices + about_entry + about_rank + _without_purpose(parsed, settings.ignored),
         strip=option_variables(),
     )
@@ -99,8 +105,11 @@ def _node_rank(parsed: Parsed) -> tuple[int | None, tuple[str, ...]]:
 
 def _logs(parsed: Parsed) -> LogSpec:
     directory = parsed[LOG_DIR]
-    if directory and Path(directory).exists() and not Path(directory).is_dir():
-        raise UsageError(f"{LOG_DIR.title} is {directory!r}, which is not a directory; accepted: {LOG_DIR.accepts}")
+    try:
+        if directory and Path(directory).exists() and not Path(directory).is_dir():
+            raise UsageError(f"{LOG_DIR.title} is {directory!r}, which is not a directory; accepted: {LOG_DIR.accepts}")
+    except OSError as error:  # it may not be looked at, or is no name that a file can have
+        raise UsageError(f"{LOG_DIR.title} is {directory!r}: {error.strerror}; accepted: {LOG_DIR.accepts}") from None
     return LogSpec(directory, parsed[REDIRECTS], parsed[TEE], parsed[LOCAL_RANKS_FILTER], parsed[EVENTS])
 
 
@@ -110,11 +119,17 @@ def _command(parsed: Parsed, machine: Machine) -> tuple[Command, tuple[str, ...]
     module, plain = parsed[MODULE], parsed[NO_PYTHON]
     if module and plain:
         raise UsageError(f"{MODULE.title} and {NO_PYTHON.title} exclude each other; give only one of them")
-    if module:
-        return entrypoint.module_command(words, interpreter), notices
-    if plain:
-        return entrypoint.plain_command(words, entrypoint.search_path(environ)), notices
-    return entrypoint.command(words, environ, interpreter, scripts_first=parsed.dialect.torchrun), notices
+    try:
+        if module:
+            found = entrypoint.module_command(words, interpreter)
+            if interpreter == sys.executable and not entrypoint.has_module(words[0]):
+                raise UsageError(f"entry point: there is no module {words[0]!r} in {Path.cwd()} or installed")
+            return found, notices
+        if plain:
+            return entrypoint.plain_command(words, entrypoint.search_path(environ)), notices
+        return entrypoint.command(words, environ, interpreter, scripts_first=parsed.dialect.torchrun), notices
+    except OSError as error:  # it may not be looked at, or is no name that a file can have
+        raise UsageError(f"entry point {words[0]!r}: {error.strerror}") from None
 
 
 def _interpreter(parsed: Parsed, environ: Mapping[str, str], own: str) -> str:

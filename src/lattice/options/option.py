@@ -38,6 +38,8 @@ class Option(Generic[T_co]):
     notice: str = ""
     """for options of torchrun without a purpose here: what is so instead"""
     secret: bool = False
+    takes_flags: bool = False
+    """whether its value may begin with a dash, as options of another program do"""
 
     @property
     def variable(self) -> str:

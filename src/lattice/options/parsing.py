@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +36,8 @@ class Dialect:
     """whether options can be set by variables"""
     takes_entry: bool = True
     """whether words after the options are an entry point"""
+    anywhere: bool = False
+    """whether options may come after other words, too: those are names, and have no options of their own"""
 
     def default(self, option: Option[T]) -> str:
         """The text that holds where the user gave none."""
@@ -110,12 +112,38 @@ def hide_password(conf: str) -> str:
     return f"{before}{key}***{after[after.find(',') :] if ',' in after else ''}" if key else conf
 
 
+DECIMALS = tuple(f".{digit}" for digit in "0123456789")
+
+
+def is_value(word: str) -> bool:
+    """
+    Tell whether a word can follow an option as its value: a forgotten one must not swallow the option after it.
+
+    A lone dash is a value, and a negative number is left to the option's own check.
+    """
+    return word == "-" or not word.startswith("-") or word[1].isdigit() or word[1:3] in DECIMALS
+
+
+def guess(name: str, known: Collection[str]) -> str:
+    """Ask whether something known was meant; nothing if nothing is like it."""
+    from difflib import get_close_matches  # only needed here, and slow to import
+
+    bare = name.lstrip("-")
+    near = get_close_matches(name, known, n=3, cutoff=0.6) if len(bare) > 1 else []
+    near += [other for other in known if other.startswith(name) and other not in near and len(bare) > 1]
+    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
+
+
 def _split(words: Sequence[str], dialect: Dialect) -> tuple[dict[str, Given], tuple[str, ...]]:
     known = _spellings(dialect)
     given: dict[str, Given] = {}
+    entry: list[str] = []
     rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
+    while rest and (dialect.anywhere or _is_option(rest[0])):
         word = rest.pop(0)
+        if not _is_option(word):
+            entry.append(word)
+            continue
         if word == "--":
             break
         if word in ("-h", "--help"):
@@ -133,7 +161,11 @@ def _split(words: Sequence[str], dialect: Dialect) -> tuple[dict[str, Given], tu
         given[option.name] = Given(value, "--" + option.name if spelling.startswith("--") else spelling)
     if rest and not dialect.takes_entry:
         raise UsageError(f"{dialect.command} takes no argument {rest[0]!r}; see {dialect.command} --help")
-    return given, tuple(rest)
+    return given, (*entry, *rest)
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
 
 
 def _spellings(dialect: Dialect) -> dict[str, Option[object]]:
@@ -160,24 +192,17 @@ def _at_equals(word: str) -> tuple[str, str | None]:
 
 
 def _next(rest: list[str], option: Option[object], spelling: str) -> str:
-    # A forgotten value must not swallow the option after it. A lone dash is a value, and a negative number is left
-    # to the option's own check.
-    if rest and (rest[0] == "-" or not rest[0].startswith("-") or rest[0][1].isdigit()):
+    if rest and (option.takes_flags or is_value(rest[0])):
         return rest.pop(0)
     after = f" before {rest[0]!r}" if rest else ""
     raise UsageError(f"{spelling} needs a value{after}: {spelling}={option.metavar}; accepted: {option.accepts}")
 
 
 def _unknown(spelling: str, known: Mapping[str, Option[object]], dialect: Dialect) -> str:
-    from difflib import get_close_matches  # only needed here, and slow to import
-
-    name = _normal("--" + spelling.lstrip("-"))
-    near = get_close_matches(name, known, n=3, cutoff=0.6) if len(name) > 3 else []
-    near += [other for other in known if other.startswith(name) and other not in near and len(name) > 3]
-    guess = f"; did you mean {' or '.join(near[:3])}?" if near else ""
     see = f"{dialect.command} --help lists all"
-    last = f"{see}, and options of the program go after its name" if dialect.takes_entry else see
-    return f"unknown option {spelling}{guess} ({last})"
+    program = dialect.takes_entry and not dialect.anywhere
+    last = f"{see}, and options of the program go after its name" if program else see
+    return f"unknown option {spelling}{guess(_normal('--' + spelling.lstrip('-')), known)} ({last})"
 
 
 def _from_variables(environ: Mapping[str, str], dialect: Dialect) -> dict[str, Given]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from lattice.core import addresses, roles
 from lattice.environments import FRAMEWORKS
 from lattice.options import values
 from lattice.options.option import Option
 
 BACKENDS = ("etcd", "memory", "embedded", "c10d", "static", "etcd-v2")
 
-NODES, RENDEZVOUS, WORKERS, OUTPUT, ENTRY, IGNORED = GROUPS = (
+NODES, ROLES, RENDEZVOUS, WORKERS, OUTPUT, ENTRY, IGNORED = GROUPS = (
     "Nodes and workers",
+    "Roles of a job",
     "Rendezvous",
     "Starting and stopping workers",
     "Output",
@@ -50,20 +52,51 @@ NODE_RANK = Option(
     "node_rank",
     values.node_rank,
     "auto",
-    "the group rank that this node asks for; with an embedded store, rank 0 serves it",
+    "the group rank that this node asks for; with an embedded store, rank 0 serves it unless is_host says who does",
     "a number from 0, or auto",
     NODES,
     "RANK",
 )
-ROLE = Option("role", values.word, "default", "a name for the workers of this run", "one word", NODES, "NAME")
+ROLE = Option("role", addresses.word, "default", "a name for the workers of this run", "one word", NODES, "NAME")
 LOCAL_ADDR = Option(
     "local_addr",
-    values.host,
+    addresses.host,
     "",
     "the address by which other nodes reach this one; without it the one that faces the store",
     "a host name or address",
     NODES,
     "ADDRESS",
+)
+
+JOB_ID = Option(
+    "job_id",
+    values.job_id,
+    "",
+    "the job that this run is a part of, the same for all its roles, which find each other by it at one store",
+    "up to 200 characters without / and white space",
+    ROLES,
+    "ID",
+    torchrun=False,
+)
+JOB_ROLES = Option(
+    "job_roles",
+    roles.role_names,
+    "",
+    "names of all roles of the job, role among them; without it role alone",
+    "names of letters, digits and -, separated by commas, all different whatever the case; file is none",
+    ROLES,
+    "NAME,...",
+    torchrun=False,
+)
+ENDS_JOB = Option(
+    "ends_job",
+    values.one_of(roles.ENDS),
+    "failure",
+    "whether the job ends, for all its roles, when this run ends: always, only if it failed, or never",
+    f"one of {', '.join(roles.ENDS)}",
+    ROLES,
+    "|".join(roles.ENDS),
+    torchrun=False,
 )
 
 RDZV_BACKEND = Option(
@@ -81,14 +114,15 @@ RDZV_ENDPOINT = Option(
     values.endpoints,
     "",
     "address of the store, several for an etcd cluster; goes before rdzv_client_service_host. "
-    "The port is 2379 for etcd and 29500 for embedded unless given",
-    "HOST[:PORT], several separated by commas, IPv6 as [::1]:2379",
+    "The port is 2379 for etcd and 29500 for embedded unless given. "
+    "@FILE: etcd's addresses are in that file, which is read at every attempt to connect",
+    "HOST[:PORT], several separated by commas, IPv6 as [::1]:2379, or @FILE",
     RENDEZVOUS,
     "HOST[:PORT],...",
 )
 RDZV_CLIENT_SERVICE_HOST = Option(
     "rdzv_client_service_host",
-    values.host,
+    addresses.host,
     "lattice-rdzv-client.lattice",
     "host of etcd, where rdzv_endpoint is not given",
     "a host name or address without a port",
@@ -145,7 +179,7 @@ STANDALONE = Option(
 )
 MASTER_ADDR = Option(
     "master_addr",
-    values.host,
+    addresses.host,
     "",
     "host of node 0, another way to write the endpoint of an embedded store",
     "a host name or address without a port",
@@ -154,7 +188,7 @@ MASTER_ADDR = Option(
 )
 MASTER_PORT = Option(
     "master_port",
-    values.port,
+    addresses.port,
     "29500",
     "port on node 0 that goes with master_addr",
     "a port from 0 to 65535",
@@ -210,6 +244,16 @@ NOTICE_SIGNAL = Option(
     "the name of a signal, such as SIGUSR1",
     WORKERS,
     "SIGNAL",
+    torchrun=False,
+)
+CHECKPOINT_TIMEOUT = Option(
+    "checkpoint_timeout",
+    values.seconds(),
+    "300",
+    "seconds to wait at the end until what workers saved with lattice.checkpoint is written",
+    "seconds from 0",
+    WORKERS,
+    "SECONDS",
     torchrun=False,
 )
 SIGNALS_TO_HANDLE = Option(
@@ -344,6 +388,9 @@ OPTIONS: tuple[Option[object], ...] = (
     ROLE,
     NODE_RANK,
     LOCAL_ADDR,
+    JOB_ID,
+    JOB_ROLES,
+    ENDS_JOB,
     RDZV_ID,
     RDZV_ENDPOINT,
     RDZV_BACKEND,
@@ -359,6 +406,7 @@ OPTIONS: tuple[Option[object], ...] = (
     HANG_TIMEOUT,
     NOTICE_GRACE,
     NOTICE_SIGNAL,
+    CHECKPOINT_TIMEOUT,
     SIGNALS_TO_HANDLE,
     LOG_DIR,
     REDIRECTS,

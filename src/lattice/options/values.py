@@ -5,23 +5,17 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Collection
 
+from lattice.core import addresses
+from lattice.core.addresses import Endpoint, word
 from lattice.core.spec import NodeRange
 
 YEAR = 365 * 86400.0
 
-Endpoint = tuple[str, int | None]
 Streams = tuple[tuple[int | None, int], ...]
 
 
 def text(value: str) -> str:
     """Take any text."""
-    return value
-
-
-def word(value: str) -> str:
-    """Take one word: no white space, nothing that cannot be printed, not empty."""
-    if not value or not value.isprintable() or any(letter.isspace() for letter in value):
-        raise ValueError
     return value
 
 
@@ -68,7 +62,6 @@ def whole(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 count = whole(0, 10**9)
-port = whole(0, 65535)
 
 
 def seconds(minimum: float = 0.0, *, integral: bool = False) -> Callable[[str], float]:
@@ -82,6 +75,19 @@ def seconds(minimum: float = 0.0, *, integral: bool = False) -> Callable[[str], 
         return number
 
     return duration
+
+
+def quantity(*units: str) -> Callable[[str], str]:
+    """Make a reader of an amount as Kubernetes writes it: a number, then one of these units or none."""
+
+    def amount(value: str) -> str:
+        number = next((value.removesuffix(unit) for unit in units if unit and value.endswith(unit)), value)
+        # The comparison is also false for nan.
+        if value and not 0 < float(number) < 10**18:
+            raise ValueError
+        return value
+
+    return amount
 
 
 def node_range(value: str) -> NodeRange:
@@ -111,33 +117,18 @@ def run_id(value: str) -> str:
     return value
 
 
-def host(value: str) -> str:
-    """Read a host name or address; an IPv6 address may be in brackets."""
-    if value.startswith("[") and value.endswith("]"):
-        value = value[1:-1]
-        if ":" not in value:
-            raise ValueError
-    if value and (not word(value) or any(letter in "[]/,@" for letter in value)):
-        raise ValueError
-    return value
-
-
-def endpoint(value: str) -> Endpoint:
-    """Read HOST, HOST:PORT, [IPV6]:PORT or a bare IPv6 address."""
-    if value.startswith("["):
-        name, bracket, rest = value.partition("]")
-        if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError
-        return host(name + "]"), port(rest[1:]) if rest else None
-    name, colon, digits = value.rpartition(":")
-    if not colon or ":" in name:
-        return word(host(value)), None
-    return word(host(name)), port(digits)
+def job_id(value: str) -> str:
+    """Read the id of a job, as that of a run; empty for none."""
+    return run_id(value) if value else ""
 
 
 def endpoints(value: str) -> tuple[Endpoint, ...]:
-    """Read endpoints separated by commas."""
-    return tuple(endpoint(part.strip()) for part in value.split(",")) if value.strip() else ()
+    """Read endpoints separated by commas; @FILE, where they are to be found, is given as one host of that name."""
+    if value.startswith("@"):
+        if value == "@":
+            raise ValueError
+        return ((word(value), None),)
+    return addresses.endpoints(value)
 
 
 def streams(value: str) -> Streams:

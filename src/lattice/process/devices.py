@@ -13,13 +13,19 @@ DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 SMI_TIMEOUT = 30.0
 
 
-def count(kind: str, environ: Mapping[str, str], driver_folder: Path = DRIVER_FOLDER) -> int:
+def count(
+    kind: str,
+    environ: Mapping[str, str],
+    driver_folder: Path = DRIVER_FOLDER,
+    option: str = "--nproc_per_node (LATTICE_NPROC_PER_NODE)",
+) -> int:
     """
-    Count what ``--nproc_per_node`` asks for by name.
+    Count what a number of workers asks for by name.
 
     :param kind: ``cpu``, ``gpu``, or ``auto`` for GPUs if there are any, else CPUs
     :param environ: where CUDA_VISIBLE_DEVICES and PATH are read
     :param driver_folder: where the driver has an entry per GPU
+    :param option: by which the user asked
     :return: at least 1
     :raises UsageError: GPUs were asked for and there are none
     """
@@ -29,9 +35,7 @@ def count(kind: str, environ: Mapping[str, str], driver_folder: Path = DRIVER_FO
     if kind == "gpu" and not gpus:
         visible = environ.get("CUDA_VISIBLE_DEVICES")
         why = "there is no NVIDIA GPU on this node" if visible is None else f"CUDA_VISIBLE_DEVICES is {visible!r}"
-        raise UsageError(
-            f"--nproc_per_node (LATTICE_NPROC_PER_NODE) is 'gpu', but {why}. Give a number, or 'auto' or 'cpu'."
-        )
+        raise UsageError(f"{option} is 'gpu', but {why}. Give a number, or 'auto' or 'cpu'.")
     return gpus or len(os.sched_getaffinity(0))
 
 

@@ -1,8 +1,10 @@
 """The guard program: starts workers for the agent, and kills all of them when the agent is gone, however it went."""
 
 # ruff: noqa: PTH118, PTH123, PTH208
-# Executed as `python -I -S guard.py AGENT_PID` with the control socket as descriptor 0, so it sees no package and
-# imports little: it must be ready before the first round is. It stays small and single-threaded, hence safe to fork.
+# Executed as `python -I -S guard.py AGENT_PID STOPPED_AT_MOST FOLDER` with the control socket as descriptor 0, so it
+# sees no package and imports little: it must be ready before the first round is. It stays small and single-threaded,
+# hence safe to fork. STOPPED_AT_MOST: seconds after which an agent that is stopped (SIGSTOP) counts as gone, 0 for
+# never. FOLDER: removed when nobody is left who could use it, unless empty.
 #
 # Every message is one marshalled tuple behind its length, with descriptors attached to its first byte:
 #   ("spawn", argv, environ, cwd, marker, has_stdin) + descriptors  ->  ("started", pid) | ("failed", stage, errno)
@@ -18,6 +20,7 @@ import ctypes
 import errno
 import marshal
 import os
+import select
 import signal
 import socket
 import struct
@@ -31,6 +34,7 @@ STAGES = ("fork", "attach to the agent", "descriptors", "directory", "program")
 PR_SET_PDEATHSIG = 1
 KILL_TIMEOUT = 30.0
 KILL_INTERVAL = 0.01
+LOOK_INTERVAL = 0.5
 # A process in the middle of an exec shows no environment for a moment, so one pass that finds nothing proves little.
 QUIET_PASSES = 3
 
@@ -38,13 +42,14 @@ QUIET_PASSES = 3
 class Process:
     """One row of the process table."""
 
-    __slots__ = ("ended", "parent", "pid", "session")
+    __slots__ = ("ended", "parent", "pid", "session", "stopped")
 
-    def __init__(self, pid: int, parent: int, session: int, ended: bool) -> None:
+    def __init__(self, pid: int, parent: int, session: int, state: bytes) -> None:
         self.pid = pid
         self.parent = parent
         self.session = session
-        self.ended = ended  # only its exit status is left
+        self.ended = state in (b"Z", b"X")  # only its exit status is left
+        self.stopped = state in (b"T", b"t")  # by a signal, or by a debugger
 
 
 def read_process(pid: int) -> Process | None:
@@ -56,7 +61,7 @@ def read_process(pid: int) -> Process | None:
         return None
     # The name in parentheses may hold anything, spaces and parentheses included.
     fields = line[line.rfind(b")") + 2 :].split(None, 4)
-    return Process(pid, int(fields[1]), int(fields[3]), fields[0] in (b"Z", b"X")) if len(fields) > 4 else None
+    return Process(pid, int(fields[1]), int(fields[3]), fields[0]) if len(fields) > 4 else None
 
 
 def read_processes() -> list[Process]:
@@ -248,8 +253,26 @@ def _execute(argv: list[bytes], environ: dict[bytes, bytes]) -> None:
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
+def wait(control: socket.socket, agent: int, stopped_at_most: float) -> bool:
+    """
+    Wait for a message, or the end, of the agent.
+
+    :param control: readable then
+    :param agent: its process
+    :param stopped_at_most: seconds; 0 for no limit
+    :return: False if the agent was stopped for longer
+    """
+    since = None
+    while not select.select([control], [], [], LOOK_INTERVAL if stopped_at_most else None)[0]:
+        process, now = read_process(agent), time.monotonic()
+        since = (since or now) if process is not None and process.stopped else None
+        if since is not None and now > since + stopped_at_most:
+            return False
+    return True
+
+
 def main() -> None:
-    """Serve the agent until its end of the control socket closes."""
+    """Serve the agent until its end of the control socket closes, or it was stopped for too long."""
     # Blocked for good: no Ctrl-C, hang-up or stray SIGTERM may take the guard away from the workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     for name in os.listdir("/proc/self/fd"):
@@ -259,9 +282,10 @@ def main() -> None:
             except OSError:
                 pass  # the descriptor of the listing itself
     control = socket.socket(fileno=0)
-    spawner = Spawner(int(sys.argv[1]))
+    agent, stopped_at_most, folder = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+    spawner = Spawner(agent)
     try:
-        while True:
+        while wait(control, agent, stopped_at_most):
             message, descriptors = receive(control)
             match message:
                 case ("spawn", argv, environ, cwd, marker, has_stdin):
@@ -276,12 +300,22 @@ def main() -> None:
                 case ("forget", sessions):
                     spawner.sessions.difference_update(sessions)
                 case ("leave",):
-                    os._exit(0)
+                    spawner.sessions.clear()
+                    spawner.markers.clear()
+                    break
+        else:
+            os.kill(agent, signal.SIGKILL)  # it is our parent, so the number is its own
     except (EOFError, OSError):
         pass
     finally:
-        kill_all(spawner.sessions, spawner.markers)
+        if spawner.sessions or spawner.markers:
+            kill_all(spawner.sessions, spawner.markers)
+        if folder:
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # the agent may wait for it

@@ -31,7 +31,15 @@ class Guard:
     This process becomes a child subreaper: whatever workers leave behind becomes its child.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "", stopped_at_most: float = 0.0) -> None:
+        """
+        Start the guard.
+
+        :param folder: removed when this process is gone, and all that it started; "" for none
+        :param stopped_at_most: seconds for which this process may be stopped (SIGSTOP); the guard ends it then, and
+            all that it started. 0 for no limit
+        """
+        self._arguments = (str(stopped_at_most), folder)
         become_subreaper()
         # Ignored by a parent (nohup-like wrappers do that), exit statuses would be thrown away by the kernel.
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
@@ -171,7 +179,7 @@ class Guard:
             # No fork here: this process may have threads. Signals stay blocked until the guard has seen to them.
             self._pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", str(Path(guard.__file__).resolve()), str(os.getpid())],
+                [sys.executable, "-I", "-S", str(Path(guard.__file__).resolve()), str(os.getpid()), *self._arguments],
                 environ,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
 from lattice.core.spec import StoreSpec
 from lattice.errors import LatticeError, UsageError
+from lattice.stores.located import located
 
 Sink = Callable[[Batch | LatticeError], None]
 """Where a watch puts what it sees, from any thread; an error is the last thing it puts."""
@@ -47,7 +49,7 @@ class Store(Protocol):
 
     def commit(self, transaction: Transaction) -> Commit:
         """
-        Apply a transaction if its guards hold.
+        Apply a transaction if its guards hold, and read what it asks for at the same moment.
 
         :raises StoreUnavailable: also when a lease that it names does not exist
         """
@@ -86,12 +88,12 @@ class Store(Protocol):
         """End all watches and connections. Leases stay until they lapse."""
 
 
-def open_store(spec: StoreSpec, run_id: str) -> Store:
+def open_store(spec: StoreSpec, name: str) -> Store:
     """
-    Open the store of a run. Only what the chosen backend needs is imported, and nothing is sent yet.
+    Open the store of a run, or of a job. Only what the chosen backend needs is imported, and nothing is sent yet.
 
     :param spec: backend, addresses and credentials
-    :param run_id: stands in for a password that was not given, with the embedded backend
+    :param name: of the run, or the job; stands in for a password that was not given, with the embedded backend
     :raises UsageError: if a file cannot be read, or an address is missing
     """
     match spec.backend:
@@ -103,18 +105,31 @@ def open_store(spec: StoreSpec, run_id: str) -> Store:
         case "etcd":
             from lattice.stores.etcd import EtcdStore
 
-            tls = (spec.cacert, spec.cert, spec.key)
-            return EtcdStore(spec.endpoints, spec.user, spec.password, *tls, request_timeout=spec.request_timeout)
+            return EtcdStore(
+                partial(located, spec) if spec.endpoints_file else spec.endpoints,
+                spec.user,
+                spec.password,
+                spec.cacert,
+                spec.cert,
+                spec.key,
+                spec.server_name,
+                request_timeout=spec.request_timeout,
+            )
         case "embedded":
             from lattice.stores.served import served_at
 
-            return served_at(spec.endpoints, secret(spec, run_id), spec.request_timeout)
+            tls_context = None
+            if spec.cacert:
+                from lattice.stores.served_tls import client_context
+
+                tls_context = client_context(spec.cacert)
+            return served_at(spec.endpoints, secret(spec, name), spec.request_timeout, tls_context)
     known = "memory, etcd, embedded"
     raise UsageError(f"no store is called {spec.backend!r}. Set --rdzv_backend (LATTICE_RDZV_BACKEND) to {known}.")
 
 
-def secret(spec: StoreSpec, run_id: str) -> bytes:
-    """Make the secret of an embedded store: from its password, or from the run's id, which keeps out only accidents."""
+def secret(spec: StoreSpec, name: str) -> bytes:
+    """Make the secret of an embedded store: from its password, or from a name, which keeps out only accidents."""
     from lattice.stores.served_frames import secret_of
 
-    return secret_of(spec.password, run_id)
+    return secret_of(spec.password, name)

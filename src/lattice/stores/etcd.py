@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from lattice.core.keyspace import Commit, CreatedAt, KeyValue, Put, Snapshot, Transaction
 from lattice.core.keyvalue import check
 from lattice.stores import Sink
-from lattice.stores.etcd_client import EtcdClient
+from lattice.stores.etcd_client import Endpoints, EtcdClient
 from lattice.stores.etcd_messages import CREATE, EQUAL, MESSAGES, MOD
 from lattice.stores.etcd_reasons import Answered, refusal
 from lattice.stores.etcd_watch import Denied, EtcdWatch
@@ -18,26 +20,29 @@ class EtcdStore:
     """
     etcd 3.4 or newer. Nothing is sent before the first call.
 
-    :param endpoints: hosts and ports of members, tried in turn
+    :param endpoints: hosts and ports of members, tried in turn; or what gives them, asked for every connection
     :param user: name of one of etcd's users, empty for none
     :param cacert: path of the authority's certificate; it, or a certificate of our own, means TLS
     :param cert: path of our certificate
     :param key: path of our key
+    :param server_name: the name that etcd's certificate is for, if not the endpoint's
     :param request_timeout: seconds after which a call without an answer fails
     :raises UsageError: if a file cannot be read
     """
 
     def __init__(
         self,
-        endpoints: tuple[tuple[str, int], ...],
+        endpoints: Endpoints | Callable[[], Endpoints],
         user: str = "",
         password: str = "",
         cacert: str = "",
         cert: str = "",
         key: str = "",
+        server_name: str = "",
         request_timeout: float = 2.0,
     ) -> None:
-        self._client = EtcdClient(endpoints, user, password, (cacert, cert, key), request_timeout)
+        tls = (cacert, cert, key)
+        self._client = EtcdClient(endpoints, user, password, tls, request_timeout, server_name)
         self._lock = threading.Lock()
         self._watches: set[EtcdWatch] = set()
 
@@ -53,11 +58,7 @@ class EtcdStore:
         """Read one key, or everything that begins with it. Linearizable."""
         start, end = _span(key, prefix)
         response = self._client.call("Range", key=start, range_end=end)
-        items = [
-            KeyValue(kv.key.decode(errors="replace"), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
-            for kv in response.kvs
-        ]
-        return Snapshot(tuple(items), response.header.revision, f"{response.header.cluster_id:x}")
+        return Snapshot(_items(response), response.header.revision, f"{response.header.cluster_id:x}")
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
@@ -77,8 +78,15 @@ class EtcdStore:
             else:
                 start, end = _span(operation.key, operation.prefix)
                 success.append(MESSAGES["RequestOp"](request_delete_range={"key": start, "range_end": end}))
-        response = self._client.call("Txn", compare=compare, success=success)
-        return Commit(response.succeeded, response.header.revision)
+        failure = []
+        if transaction.read:
+            start, end = _span(transaction.read, True)
+            failure.append(MESSAGES["RequestOp"](request_range={"key": start, "range_end": end}))
+        response = self._client.call("Txn", compare=compare, success=success + failure, failure=failure)
+        if not transaction.read:
+            return Commit(response.succeeded, response.header.revision)
+        items, identity = _items(response.responses[-1].response_range), f"{response.header.cluster_id:x}"
+        return Commit(response.succeeded, response.header.revision, items, identity)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> EtcdWatch:
         """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
@@ -131,6 +139,15 @@ class EtcdStore:
         for watch in watches:
             watch.cancel()
         self._client.close()
+
+
+def _items(response: Any) -> tuple[KeyValue, ...]:
+    return tuple(
+        [
+            KeyValue(kv.key.decode(errors="replace"), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+            for kv in response.kvs
+        ]
+    )
 
 
 def _span(key: str, prefix: bool) -> tuple[bytes, bytes]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lattice.errors import LatticeError, StoreRefused, StoreUnavailable, UsageError
 from lattice.stores.etcd_connection import Connection, Metadata, Stream, credentials
 from lattice.stores.etcd_messages import MESSAGES
-from lattice.stores.etcd_reasons import STALE_LOGIN, Answered, refusal
+from lattice.stores.etcd_reasons import STALE_LOGIN, Answered, TimedOut, refusal
 
+Endpoints = tuple[tuple[str, int], ...]
 _LEADER: Metadata = (("hasleader", "true"),)
 """Asks a member that lost sight of its leader to say so instead of waiting for it."""
 
@@ -21,24 +23,27 @@ class EtcdClient:
     ends its watches too, and the next call goes to the next endpoint. So a watch never sits on a server that is known
     to hang, and gRPC's own idea of which endpoint is healthy is never asked.
 
-    :param endpoints: hosts and ports, tried in turn
+    :param endpoints: hosts and ports, tried in turn; or what gives them, asked for every connection
     :param user: name for etcd's own users, empty for none
     :param tls: paths of the CA certificate, and of our certificate and key; all empty means no TLS
     :param timeout: seconds that an answer may take
+    :param server_name: the name that the server's certificate is for, if not the endpoint's
     """
 
     def __init__(
         self,
-        endpoints: tuple[tuple[str, int], ...],
+        endpoints: Endpoints | Callable[[], Endpoints],
         user: str,
         password: str,
         tls: tuple[str, str, str],
         timeout: float,
+        server_name: str = "",
     ) -> None:
         if not endpoints:
             raise UsageError("no etcd address is given. Set --rdzv_endpoint HOST:PORT (LATTICE_RDZV_ENDPOINT).")
         self.timeout = timeout
-        self._endpoints = endpoints
+        self._find = endpoints if callable(endpoints) else lambda: endpoints
+        self._server_name = server_name
         self._credentials = _load(*tls) if any(tls) else None
         self._user = user
         self._password = password
@@ -60,10 +65,15 @@ class EtcdClient:
         request = MESSAGES[f"{method}Request"](**fields)
         connection = self._current()
         stale: str | None = None
+        token = ""
         while True:
             try:
                 token = self._authenticate(connection, stale)
                 return self._try(connection, method, request, token)
+            except TimedOut:
+                # An etcd that took another's place does not refuse that one's logins: it waits until it knows them.
+                self._forget(token)
+                raise
             except Answered as error:
                 if not self._user or stale is not None or not error.text.startswith(STALE_LOGIN):
                     raise (refusal(connection.name, error.text) or error) from None
@@ -100,8 +110,9 @@ class EtcdClient:
             if self._closed:
                 raise StoreUnavailable("the connection to etcd is closed.")
             if self._connection is None:
-                endpoint = self._endpoints[self._next % len(self._endpoints)]
-                self._connection = Connection(endpoint, self._credentials, self.timeout)
+                endpoints = self._find()
+                endpoint = endpoints[self._next % len(endpoints)]
+                self._connection = Connection(endpoint, self._credentials, self.timeout, self._server_name)
             return self._connection
 
     def _try(self, connection: Connection, method: str, request: Any, token: str) -> Any:
@@ -112,6 +123,11 @@ class EtcdClient:
         except (StoreUnavailable, StoreRefused) as error:
             self.drop(connection, error)
             raise
+
+    def _forget(self, token: str) -> None:
+        with self._login:
+            if self._token == token:
+                self._token = None
 
     def _authenticate(self, connection: Connection, stale: str | None) -> str:
         """Give a token other than the stale one; empty if none is needed."""

@@ -59,14 +59,21 @@ class Connection:
     :param endpoint: host and port
     :param credentials: what :func:`credentials` gave
     :param timeout: seconds that an answer, connecting included, may take
+    :param server_name: the name that the server's certificate is for, if not the endpoint's
     """
 
-    def __init__(self, endpoint: tuple[str, int], credentials: grpc.ChannelCredentials | None, timeout: float) -> None:
+    def __init__(
+        self,
+        endpoint: tuple[str, int],
+        credentials: grpc.ChannelCredentials | None,
+        timeout: float,
+        server_name: str = "",
+    ) -> None:
         host, port = endpoint
         self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.timeout = timeout
         self._broken: LatticeError | None = None
-        options = (
+        options: tuple[tuple[str, str | int], ...] = (
             # Channels share connections otherwise, and a new one would get the very connection that hangs.
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 100),
@@ -83,6 +90,8 @@ class Connection:
             ("grpc.http2.bdp_probe", 0),
             ("grpc.http2.lookahead_bytes", 1 << 20),
         )
+        if server_name:
+            options += (("grpc.ssl_target_name_override", server_name),)
         self._calls: dict[str, Any] = {}
         if credentials is None:
             self._channel = grpc.insecure_channel(self.name, options)

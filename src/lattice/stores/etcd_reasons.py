@@ -31,6 +31,10 @@ class Answered(StoreUnavailable):
         self.text = text
 
 
+class TimedOut(StoreUnavailable):
+    """There was no answer in time."""
+
+
 def explain(name: str, code: str, details: str, timeout: float) -> LatticeError:
     """
     Turn the end of a call into an error of ours.
@@ -43,7 +47,7 @@ def explain(name: str, code: str, details: str, timeout: float) -> LatticeError:
     if details.startswith("etcdserver: ") and code not in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
         return Answered(name, code, details.removeprefix("etcdserver: "))
     if code == "DEADLINE_EXCEEDED" or "attempt timed out" in details:
-        return StoreUnavailable(f"etcd at {name}: timed out, no answer within {timeout:g}s.")
+        return TimedOut(f"etcd at {name}: timed out, no answer within {timeout:g}s.")
     if "CERTIFICATE_VERIFY_FAILED" in details:
         why = details.split("CERTIFICATE_VERIFY_FAILED:")[-1].removesuffix(": OK").strip()
         return StoreRefused(f"etcd at {name}: its TLS certificate cannot be trusted ({why}). {_AUTHORITY}")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 
+from lattice.core.dataclass import replace
 from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
 from lattice.core.keyvalue import KeyValueMachine, below
 from lattice.errors import Compacted, LatticeError, StoreUnavailable
@@ -116,7 +117,7 @@ class MemoryStore:
             told = self._queue(batch)
         for watch in told:
             watch.deliver()
-        return commit
+        return replace(commit, identity=self._identity) if transaction.read else commit
 
     def watch(self, prefix: str, after: int, sink: Sink) -> MemoryWatch:
         """Put every change below a prefix into a sink, beginning with the revision after ``after``."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import cycle
+from typing import TYPE_CHECKING
 
+from lattice.core.dataclass import replace
 from lattice.core.keyspace import Commit, Snapshot, Transaction
 from lattice.errors import StoreUnavailable, UsageError
 from lattice.stores import Sink
 from lattice.stores.served_line import Line, ServedWatch, connect
 from lattice.stores.served_server import StoreServer
 from lattice.stores.served_values import dump_transaction, load_commit, load_snapshot
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["ServedStore", "StoreServer", "served_at"]
 
@@ -42,7 +47,9 @@ class ServedStore:
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
-        return load_commit(self._current().ask("commit", *dump_transaction(transaction)))
+        line = self._current()
+        commit = load_commit(line.ask("commit", *dump_transaction(transaction)))
+        return replace(commit, identity=line.identity()) if transaction.read else commit
 
     def watch(self, prefix: str, after: int, sink: Sink) -> ServedWatch:
         """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
@@ -82,13 +89,19 @@ class ServedStore:
             return self._line
 
 
-def served_at(endpoints: tuple[tuple[str, int], ...], secret: bytes, request_timeout: float = 2.0) -> ServedStore:
+def served_at(
+    endpoints: tuple[tuple[str, int], ...],
+    secret: bytes,
+    request_timeout: float = 2.0,
+    tls: ssl.SSLContext | None = None,
+) -> ServedStore:
     """
     Open a store that is served at some address.
 
     :param endpoints: hosts and ports, tried in turn
     :param secret: what the server knows too
     :param request_timeout: seconds after which a call without an answer fails
+    :param tls: if the server has to speak TLS
     :raises UsageError: no address is given
     """
     if not endpoints:
@@ -97,6 +110,6 @@ def served_at(endpoints: tuple[tuple[str, int], ...], secret: bytes, request_tim
 
     def dial() -> Line:
         host, port = next(turns)
-        return connect(host, port, secret, request_timeout)
+        return connect(host, port, secret, request_timeout, tls)
 
     return ServedStore(dial)

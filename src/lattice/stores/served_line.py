@@ -7,7 +7,7 @@ import socket
 import threading
 from itertools import count
 from struct import pack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lattice.core.keyspace import Batch
 from lattice.errors import LatticeError, StoreRefused, StoreUnavailable
@@ -24,6 +24,11 @@ from lattice.stores.served_frames import (
     same,
 )
 from lattice.stores.served_values import dump, load, load_batch, load_error
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lattice.stores.served_tls import SecuredLine
 
 
 class _Question:
@@ -63,7 +68,7 @@ class ServedWatch:
 class Line:
     """One authenticated connection, and the thread that reads it."""
 
-    def __init__(self, name: str, connection: socket.socket, secret: bytes, timeout: float) -> None:
+    def __init__(self, name: str, connection: socket.socket | SecuredLine, secret: bytes, timeout: float) -> None:
         self.name = name
         self.broken: LatticeError | None = None
         self._identity = ""
@@ -214,22 +219,27 @@ class Line:
             question.answered.set()
 
 
-def connect(host: str, port: int, secret: bytes, timeout: float) -> Line:
+def connect(host: str, port: int, secret: bytes, timeout: float, tls: ssl.SSLContext | None = None) -> Line:
     """
     Connect and authenticate.
 
     :param timeout: seconds for each step, and for each answer later
+    :param tls: if the server has to speak TLS
     :raises StoreUnavailable: if nobody answers as a store does
-    :raises StoreRefused: if the secrets differ
+    :raises StoreRefused: if the secrets differ, or the certificate is another
     """
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    connection: socket.socket | None = None
+    connection: socket.socket | SecuredLine | None = None
     try:
         connection = socket.create_connection((host, port), timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # No thread waits for longer to send: to a machine that is gone, or to a process that does not read.
         seconds, rest = divmod(timeout, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, pack("ll", int(seconds), int(rest * 1e6)))
+        if tls is not None:
+            from lattice.stores.served_tls import secured
+
+            connection = secured(connection, tls, name, timeout)
         return Line(name, connection, secret, timeout)
     except TimeoutError:
         reason = f"timed out, no answer within {timeout:g}s"

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lattice.core.keyspace import Batch
 from lattice.errors import LatticeError, StoreRefused, UsageError
@@ -36,6 +36,11 @@ from lattice.stores.served_values import (
     load_transaction,
 )
 
+if TYPE_CHECKING:
+    import ssl
+
+    from lattice.stores.served_tls import Accepted
+
 HANDSHAKE_TIMEOUT = 5.0
 """seconds in which a peer must prove itself"""
 MAX_STRANGERS = 256
@@ -47,7 +52,9 @@ MAX_QUEUED = 256 << 20
 class Peer:
     """One connection; only the server's thread touches it, except for :attr:`outbox`."""
 
-    def __init__(self, connection: socket.socket, store: MemoryStore, secret: bytes, wake: Callable[[Peer], None]):
+    def __init__(
+        self, connection: socket.socket | Accepted, store: MemoryStore, secret: bytes, wake: Callable[[Peer], None]
+    ):
         self.connection = connection
         self.since = time.monotonic()
         self.trusted = False
@@ -120,8 +127,8 @@ class Peer:
                 return store.identity()
             case "read", [str(key), bool(prefix)]:
                 return dump_snapshot(store.read(key, prefix=prefix))
-            case "commit", [list(operations), list(guards)]:
-                return dump_commit(store.commit(load_transaction((operations, guards))))
+            case "commit", [list(), list()] | [list(), list(), str()]:
+                return dump_commit(store.commit(load_transaction(args)))
             case "watch", [int(watch), str(prefix), int(after)]:
                 self._watches[watch] = store.watch(prefix, after, lambda item: self._push(watch, item))
             case "cancel", [int(watch)]:
@@ -152,12 +159,16 @@ class StoreServer:
     :param host: address or name to listen at, empty for all; None to listen nowhere, for :meth:`adopt` alone
     :param port: port to listen on, 0 to have one chosen
     :param secret: what clients have to know
+    :param tls: if those who connect have to speak TLS; those that are adopted need not
     :raises UsageError: if the address cannot be had
     """
 
-    def __init__(self, store: MemoryStore, host: str | None, port: int, secret: bytes) -> None:
+    def __init__(
+        self, store: MemoryStore, host: str | None, port: int, secret: bytes, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._store = store
         self._secret = secret
+        self._tls = tls
         self._listener = None if host is None else _listen(host, port)
         self.port: int = 0 if self._listener is None else self._listener.getsockname()[1]
         self._peers: dict[int, Peer] = {}
@@ -198,7 +209,9 @@ class StoreServer:
                     elif (peer := self._peers.get(key.fd)) is not None:
                         self._attend(peer, events)
                 while self._adopted:
-                    self._welcome(self._adopted.popleft())
+                    adopted = self._adopted.popleft()
+                    adopted.setblocking(False)
+                    self._welcome(adopted)
                 while self._dirty:
                     self._flush(self._dirty.popleft())
                 self._drop_slow_strangers()
@@ -220,10 +233,18 @@ class StoreServer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # A machine that lost its power never says goodbye.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-        self._welcome(connection)
-
-    def _welcome(self, connection: socket.socket) -> None:
         connection.setblocking(False)
+        if self._tls is None:
+            self._welcome(connection)
+            return
+        from lattice.stores.served_tls import Accepted
+
+        try:
+            self._welcome(Accepted(connection, self._tls))
+        except OSError:
+            connection.close()  # it has gone already
+
+    def _welcome(self, connection: socket.socket | Accepted) -> None:
         peer = Peer(connection, self._store, self._secret, self._wake)
         self._peers[connection.fileno()] = peer
         self._selector.register(connection, selectors.EVENT_READ)
@@ -260,7 +281,8 @@ class StoreServer:
         if len(peer.sending) > MAX_QUEUED or (peer.closing and not peer.sending):
             self._drop(peer)
             return
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.sending else 0)
+        can_send = peer.sending and not getattr(peer.connection, "must_hear", False)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if can_send else 0)
         self._selector.modify(peer.connection, wanted)
 
     def _drop(self, peer: Peer) -> None:
@@ -295,8 +317,12 @@ def _patience(strangers: list[Peer]) -> float | None:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        families = [one[0] for one in found]
+        both = socket.AF_INET6 in families and socket.has_dualstack_ipv6()
+        # Without a host all who come are meant, whichever of the two they speak.
+        family = socket.AF_INET6 if both and not host else families[0]
+        both = both and family == socket.AF_INET6
         return socket.create_server((host, port), family=family, backlog=512, dualstack_ipv6=both)
     except OSError as error:
         step = "Stop what uses it, or choose another with --rdzv_endpoint HOST:PORT (LATTICE_RDZV_ENDPOINT)."

@@ -59,7 +59,7 @@ def load_error(message: dict[str, Any]) -> LatticeError:
 
 
 def dump_transaction(transaction: Transaction) -> list[Any]:
-    """Describe a transaction: operations, then guards."""
+    """Describe a transaction: operations, then guards, then what is to be read, if anything is."""
     operations: list[list[Any]] = []
     for operation in transaction.operations:
         if isinstance(operation, Put):
@@ -70,7 +70,7 @@ def dump_transaction(transaction: Transaction) -> list[Any]:
         ["created" if isinstance(guard, CreatedAt) else "modified", guard.key, guard.revision]
         for guard in transaction.guards
     ]
-    return [operations, guards]
+    return [operations, guards, transaction.read] if transaction.read else [operations, guards]
 
 
 def load_transaction(described: Any) -> Transaction:
@@ -87,18 +87,18 @@ def load_transaction(described: Any) -> Transaction:
             raise ValueError(f"no such operation: {name}")
     kinds: dict[str, type[CreatedAt | ModifiedAt]] = {"created": CreatedAt, "modified": ModifiedAt}
     guards = [kinds[name](str(key), int(revision)) for name, key, revision in described[1]]
-    return Transaction(tuple(operations), tuple(guards))
+    return Transaction(tuple(operations), tuple(guards), *described[2:])
 
 
 def dump_commit(commit: Commit) -> list[Any]:
     """Describe the answer to a transaction."""
-    return [commit.succeeded, commit.revision]
+    return [commit.succeeded, commit.revision, [_dump_change(item) for item in commit.items]]
 
 
 def load_commit(described: Any) -> Commit:
     """Read the answer to a transaction."""
-    succeeded, revision = described
-    return Commit(bool(succeeded), int(revision))
+    succeeded, revision, items = described
+    return Commit(bool(succeeded), int(revision), tuple([_load_item(item) for item in items]))
 
 
 def dump_snapshot(snapshot: Snapshot) -> list[Any]:

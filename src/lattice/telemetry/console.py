@@ -74,6 +74,11 @@ class Outlet:
             if not self._broken:
                 self._append(block)
 
+    def flush(self) -> None:
+        """Wait until all that is queued has been written."""
+        with self._changed:
+            self._changed.wait_for(self._is_done)
+
     def close(self, within: float) -> None:
         """
         Write what is queued; when that takes too long, give up what is also in files and write the rest.
@@ -177,12 +182,13 @@ class Console:
         """
         self._outlets[stream].put(Block(text, lines, source))
 
-    def say(self, text: str, prefix: str = "lattice: ") -> None:
+    def say(self, text: str, prefix: str = "lattice: ", *, routine: bool = False) -> None:
         """
         Show words of the agent itself, on standard error, in order with what was shown before.
 
         :param text: one or more lines
         :param prefix: what each line begins with
+        :param routine: whether it is what always happens, or is told elsewhere too; shown here all the same
         """
         lines = text.splitlines() or [""]
         whole = "".join(f"{prefix}{line}".rstrip() + "\n" for line in lines)

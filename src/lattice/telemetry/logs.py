@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import selectors
 import threading
 import time
@@ -16,7 +17,9 @@ from lattice.telemetry.lines import Lines
 from lattice.telemetry.logfile import RETRY_INTERVAL, LogFile
 
 PIPE_SIZE = 1 << 20
-READ_SIZE = 128 << 10
+READ_SIZE = 256 << 10
+GATHERING = 0.01
+"""seconds in which pipes may fill: to be woken for each line costs a worker more than to write it"""
 TAIL_SIZE = 64 << 10
 # More than a pipe can hold: a child that a worker left behind may write for ever.
 DRAIN_LIMIT = 8 << 20
@@ -31,6 +34,17 @@ class Tails:
     stderr: bytes = b""
     complete: bool = True
     """whether everything that was in the pipes has been read"""
+
+
+def gathering(capacity: int, length: int) -> float:
+    """
+    Tell how long a pipe may be left alone: never so long that its worker would have to wait.
+
+    :param capacity: bytes that the pipe can hold
+    :param length: how many there were just now
+    :return: seconds; the shorter the smaller the pipe is, none after it was filled by a quarter or more
+    """
+    return 0.0 if length >= min(capacity // 4, READ_SIZE) else GATHERING * min(capacity / PIPE_SIZE, 1.0)
 
 
 def open_pipe() -> tuple[int, int]:
@@ -74,6 +88,8 @@ class LogPump:
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._selector.register(self._wake, selectors.EVENT_READ)
+        self._bell = select.poll()
+        self._bell.register(self._wake, select.POLLIN)
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="log pump", daemon=True)
         self._thread.start()
@@ -162,12 +178,13 @@ class LogPump:
     def _run(self) -> None:
         while not self._ending:
             has_progress = any(stream.has_progress for stream in self._streams.values())
+            pauses = []
             for key, _ in self._selector.select(self._progress_interval if has_progress else None):
                 if key.fd == self._wake:
                     os.eventfd_read(self._wake)
-                else:
-                    # One bounded read for each pipe that has something: all get the same share.
-                    self._read(key.data)
+                # One bounded read for each pipe that has something: all get the same share.
+                elif length := self._read(key.data):
+                    pauses.append(gathering(key.data.capacity, length))
             while self._requests:
                 self._requests.popleft()()
             if has_progress and time.monotonic() >= self._progress_at:
@@ -175,6 +192,8 @@ class LogPump:
                 for stream in self._streams.values():
                     if stream.lines:
                         self._show(stream, *stream.lines.progress())
+            if pauses and not self._ending:
+                self._bell.poll(min(pauses) * 1000)  # ends when somebody wants something
 
     def _add(self, stream: _Stream) -> None:
         self._streams[stream.worker, stream.name] = stream
@@ -252,6 +271,7 @@ class _Stream:
         self.worker = worker
         self.name = name
         self.descriptor = descriptor
+        self.capacity = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
         self.file = file
         self.lines = lines
         self.tail = bytearray()

@@ -15,8 +15,10 @@ import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
 
+from lattice.core.addresses import endpoints, of_etcd
 from lattice.errors import StoreRefused, StoreUnavailable
 
 Body = dict[str, Any]
@@ -38,9 +40,29 @@ class Access:
     key: str = ""
     user: str = ""
     password: str = field(default="", repr=False)
+    server_name: str = ""
+    """the name that etcd's certificate is for, if not the endpoint's"""
+    endpoints_file: str = ""
+    """where the endpoints are to be found for every connection, in place of ``endpoints``"""
 
     def __str__(self) -> str:
-        return ", ".join(f"{host}:{port}" for host, port in self.endpoints)
+        return self.endpoints_file or ", ".join(f"{host}:{port}" for host, port in self.endpoints)
+
+    def located(self) -> tuple[tuple[str, int], ...]:
+        """
+        Give the addresses to try.
+
+        :raises StoreUnavailable: the file has none
+        """
+        if not self.endpoints_file:
+            return self.endpoints
+        try:
+            found = of_etcd(endpoints(Path(self.endpoints_file).read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            found = ()
+        if not found:
+            raise StoreUnavailable(f"no address of etcd is in {self.endpoints_file}")
+        return found
 
 
 class Gateway:
@@ -55,6 +77,7 @@ class Gateway:
         self._access = access
         self._request_timeout = request_timeout
         self._endpoint = 0
+        self._last = ("", 0)
         self._token = ""
         self._idle: list[HTTPConnection] = []
         self._owner = os.getpid()
@@ -88,7 +111,10 @@ class Gateway:
         :return: whether something was seen; False means nothing at all: read anew in any case
         """
         create = {"key": encoded(key), "start_revision": str(after + 1), "filters": ["NODELETE"]}
-        connection = self._connection(deadline)
+        try:
+            connection = self._connection(deadline)
+        except StoreUnavailable:
+            return False
         try:
             connection.connect()
             stream = connection.sock
@@ -123,6 +149,8 @@ class Gateway:
         except (OSError, HTTPException, ValueError) as error:
             connection.close()
             self._rotate(connection)
+            # Another etcd may be in its place, which neither takes nor refuses that one's token: it waits to know it.
+            self._token = ""
             if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
                 raise StoreRefused(f"etcd at {self._access}: no TLS connection: {error}") from error
             raise StoreUnavailable(f"{type(error).__name__}: {error}") from error
@@ -173,9 +201,10 @@ class Gateway:
             if connection.sock is not None:
                 connection.sock.settimeout(timeout)
                 return connection
-        host, port = self._current()
+        endpoints = self._access.located()
+        self._last = host, port = endpoints[self._endpoint % len(endpoints)]
         if self._access.cacert or self._access.cert:
-            return HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+            return _Secured(host, port, timeout, self._tls, self._access.server_name)
         return HTTPConnection(host, port, timeout=timeout)
 
     def _pop(self) -> HTTPConnection | None:
@@ -185,12 +214,9 @@ class Gateway:
         except IndexError:
             return None
 
-    def _current(self) -> tuple[str, int]:
-        return self._access.endpoints[self._endpoint % len(self._access.endpoints)]
-
     def _rotate(self, failed: HTTPConnection) -> None:
         # Several threads may fail at one endpoint: they leave it once.
-        if (failed.host, failed.port) == self._current():
+        if (failed.host, failed.port) == self._last:
             self._endpoint += 1
             self.close()
 
@@ -200,6 +226,20 @@ class Gateway:
         if self._access.cert:
             context.load_cert_chain(self._access.cert, self._access.key or None)
         return context
+
+
+class _Secured(HTTPSConnection):
+    """TLS to a server whose certificate may be for another name than its address."""
+
+    def __init__(self, host: str, port: int, timeout: float, tls: ssl.SSLContext, name: str) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._tls = tls
+        self._name = name or host
+
+    def connect(self) -> None:
+        """Connect, and see that the server is who it should be."""
+        HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
 def encoded(content: bytes) -> str:

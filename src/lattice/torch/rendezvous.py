@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lattice.torch.gateway import Access
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
-DETAILS = ("cacert", "cert", "key", "user", "password")
+DETAILS = ("cacert", "cert", "key", "user", "password", "server_name")
 
 _formed = count()
 _stores: dict[tuple[str, str], Store] = {}
@@ -96,14 +97,16 @@ def _store_of_rank_0(timeout: timedelta) -> Store:
 
 def access(variables: Mapping[str, str]) -> Access:
     """Read where etcd is from the variables that the agent set."""
+    from lattice.core.addresses import endpoints, of_etcd
     from lattice.torch.gateway import Access
 
-    endpoints = []
-    for endpoint in variables["LATTICE_STORE_ENDPOINTS"].split(","):
-        host, _, port = endpoint.rpartition(":")
-        endpoints.append((host.strip("[]"), int(port)))
     details = {name: variables.get(f"LATTICE_STORE_{name.upper()}", "") for name in DETAILS}
-    return Access(tuple(endpoints), **details)
+    if file := variables.get("LATTICE_STORE_PASSWORD_FILE"):
+        details["password"] = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    text = variables["LATTICE_STORE_ENDPOINTS"]
+    if text.startswith("@"):
+        return Access((), **details, endpoints_file=text[1:])
+    return Access(of_etcd(endpoints(text)), **details)
 
 
 def _needed(*names: str) -> str:

@@ -5,11 +5,11 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 . "$here/../lab.sh"
 root_only
+cache=${1:-$LAB_DIR/docker}
+one_at_a_time "$cache/provision.lock"    # on a new machine two test processes want it in the same second
 # An engine that is installed from elsewhere stays: Debian's package would replace it.
 command -v dockerd >/dev/null || install docker.io containerd runc
 install iptables iproute2
-cache=${1:-$LAB_DIR/docker}
-mkdir -p "$cache"
 cache=$(readlink -f "$cache")
 plugin=$cache/config/cli-plugins/docker-compose
 if [ ! -x "$plugin" ]; then

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +11,8 @@ from typing import Protocol
 from lattice.launching.hosts import HostSpec
 
 TRANSPORTS = ("local", "ssh", "srun")
+CALL_BACK = ("srun",)
+"""those whose stream is slow and not encrypted: nodes leave it for a connection back"""
 NODE_MODULE = "lattice.launching.node"
 
 
@@ -28,6 +30,9 @@ class NodeProcess(Protocol):
     @property
     def pidfd(self) -> int:
         """Descriptor for selectors: readable for good once the local end (ssh, srun, the program itself) has ended."""
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Have each line that comes to standard error from now on given to somebody too, in any thread."""
 
     def stderr(self) -> str:
         """Give the last lines written to standard error so far, by the program or by what carries it."""

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -76,11 +76,16 @@ class Child:
         self._ending: Ending | None = None
         self._tail = b""
         self._part = b""
+        self._hear: Callable[[bytes], None] = lambda line: None
         self._theirs_in, self.stdin = _pipe(STREAM_BUFFER)
         self.stdout, self._theirs_out = _pipe(STREAM_BUFFER)
         self.pidfd = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._live, name="lattice transport", daemon=True)
         self._thread.start()
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Have each line that comes to standard error from now on given to somebody too, in this child's thread."""
+        self._hear = hear
 
     def stderr(self) -> str:
         """Give the last lines that were written to standard error so far."""
@@ -132,9 +137,9 @@ class Child:
         errors, theirs = _pipe()
         try:
             with self._lock:
-                if self._stopped.is_set():
-                    return Ending(-signal.SIGKILL, "")
                 try:
+                    if self._stopped.is_set():
+                        return Ending(-signal.SIGKILL, "")
                     pid = self._running = _spawn(command, self._theirs_in, self._theirs_out, theirs)
                 except OSError as error:
                     return Ending(NOT_FOUND, f"{command.argv[0]}: {error.strerror}")
@@ -206,6 +211,8 @@ class Child:
     def _keep(self, lines: list[bytes]) -> None:
         kept = [line for line in lines if self._plan.line(line.decode(errors="replace").rstrip("\r"))]
         self._tail = (self._tail + b"".join(line + b"\n" for line in kept))[-KEPT_STDERR:]
+        for line in kept:
+            self._hear(line + b"\n")
 
 
 def _pipe(size: int = 0) -> tuple[int, int]:

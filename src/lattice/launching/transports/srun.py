@@ -1,4 +1,4 @@
-"""Starts the program of a node inside a SLURM allocation: one srun step per node, whose standard streams are ours."""
+"""Starts the program of a node inside a SLURM allocation: one srun step per node, whose streams are its first ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REMARKS = ("srun: cluster configuration lacks support for cpu binding",)
 
 
 class SrunTransport:
-    """One step per node; the stream is the step's standard input and output, authenticated by SLURM."""
+    """One step per node; its standard input and output, authenticated by SLURM, serve until it has called back."""
 
     def __init__(self, program: tuple[str, ...], srun: str = "srun") -> None:
         self._program = program

@@ -174,6 +174,8 @@ class Nursery:
                 continue
             # Installers replace whole packages: one file of each tells.
             top = file[:position] + name.split(".")[0] + "/__init__.py"
+            if position and top in self.files:
+                continue
             telling = top if position and os.path.exists(top) else file
             if len(self.files) < MOST_FILES:
                 self.files.setdefault(telling, fingerprint(telling))

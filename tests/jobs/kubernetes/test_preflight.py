@@ -1,0 +1,100 @@
+"""What is wrong is told before anything is made, all of it, with the next step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lattice.jobs.kubernetes import preflight
+from lattice.jobs.kubernetes.quantities import amount
+from tests.jobs import programs
+from tests.jobs.kubernetes.pods import KubernetesPlace
+from tests.jobs.kubernetes.test_schemas import ONE, ROLES
+
+
+def machine(gpus: str = "", **labels: str) -> dict[str, Any]:
+    allocatable = {"nvidia.com/gpu": gpus} if gpus else {}
+    return {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def test_amounts() -> None:
+    assert [amount(text) for text in ("", "2", "500m", "1Ki", "2G", "1.5")] == [0, 2, 0.5, 1024, 2e9, 1.5]
+
+
+def test_gpus_are_looked_for_on_the_nodes() -> None:
+    assert preflight.no_gpus([machine(), machine("8")], 8) == ""
+    assert "largest of the cluster has 4" in preflight.no_gpus([machine("4")], 8)
+    none = preflight.no_gpus([machine()], 1)
+    assert "lattice install --on kubernetes --gpu" in none
+    assert "service quotas" not in none
+    of_eks = preflight.no_gpus([machine(**{"eks.amazonaws.com/nodegroup": "workers"})], 1)
+    assert "service quotas" in of_eks
+
+
+def test_a_quota_is_compared_with_all_that_the_job_wants() -> None:
+    status = {
+        "hard": {"pods": "10", "requests.cpu": "100", "services": "5"},
+        "used": {"pods": "2", "requests.cpu": "1"},
+    }
+    quota = {"metadata": {"name": "team"}, "status": status}
+    said = preflight.lacking(quota, preflight.wanted_of(ROLES))
+    assert len(said) == 1
+    assert "leaves 8 of pods, and the job wants 18" in said[0]
+    assert preflight.lacking(quota, preflight.wanted_of(ONE)) == []
+    assert preflight.wanted_of(replace(ONE))["pods"] == 3
+    status["used"] |= {"services": "7"}
+    status["hard"] |= {"requests.nvidia.com/gpu": "1"}
+    status["used"] |= {"requests.nvidia.com/gpu": "2"}
+    assert preflight.lacking(quota, preflight.wanted_of(ONE)) == [], "it wants nothing of what others have too much of"
+
+
+def test_all_missing_permissions_are_told_at_once(place: KubernetesPlace, tmp_path: Path) -> None:
+    (place.folder / "tell.py").write_text(programs.TELL)
+    reading = {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list"]}
+    poor = place.api.account(place.namespace, "poor", tmp_path, [reading])
+    said = place.submit("denied", "--kubeconfig", str(poor.kubeconfig), "tell.py")
+    assert said.code == 2
+    assert f"may not, in namespace {place.namespace}: create, delete, patch configmaps; " in said.err
+    assert "create, delete, get, list statefulsets.apps; patch statefulsets/scale.apps; delete pods;" in said.err
+    assert place.left() == []
+    assert "no job 'denied'" in place.run("status", "denied").err
+
+
+def test_what_is_not_there_is_told_before_anything_is_made(place: KubernetesPlace) -> None:
+    (place.folder / "tell.py").write_text(programs.TELL)
+    words = ("--gpus", "1", "--secrets", "aws", "--service_account", "nobody", "tell.py")
+    said = place.submit("lacks", *words)
+    assert said.code == 2
+    assert "there is no Secret aws in namespace" in said.err
+    assert "there is no ServiceAccount nobody" in said.err
+    assert "no node of the cluster advertises nvidia.com/gpu" in said.err
+    nowhere = place.submit("lacks", "--namespace", "nowhere", "tell.py")
+    assert (nowhere.code, "there is no namespace nowhere" in nowhere.err) == (2, True), nowhere.err
+    hard = {"spec": {"hard": {"pods": "2"}}, "metadata": {"name": "team"}}
+    place.api.call("CoreV1Api", "create_namespaced_resource_quota", place.namespace, hard)
+    tight = place.submit("lacks", "tell.py")
+    if tight.code == 0:  # its status comes a moment later
+        assert place.run("kill", "lacks").code == 0
+        tight = place.submit("lacks", "tell.py")
+    assert "the quota team leaves 2 of pods, and the job wants 3" in tight.err
+    assert place.left() == []
+
+
+def test_a_cluster_that_is_not_there_is_named(place: KubernetesPlace, tmp_path: Path) -> None:
+    (place.folder / "tell.py").write_text(programs.TELL)
+    missing = place.submit("none", "--kubeconfig", str(tmp_path / "none"), "tell.py")
+    assert (missing.code, "no kubeconfig: there is no" in missing.err) == (2, True), missing.err
+    wrong = place.submit("none", "--context", "other", "tell.py")
+    assert (wrong.code, "other" in wrong.err) == (2, True), wrong.err
+    text = place.cluster.kubeconfig.read_text()
+    gone = tmp_path / "gone"
+    gone.write_text(text.replace(_server(text), "https://127.0.0.1:9"))
+    down = place.submit("none", "--kubeconfig", str(gone), "tell.py")
+    assert (down.code, "https://127.0.0.1:9 (context lab) cannot be reached" in down.err) == (1, True), down.err
+
+
+def _server(text: str) -> str:
+    import yaml
+
+    return str(yaml.safe_load(text)["clusters"][0]["cluster"]["server"])
