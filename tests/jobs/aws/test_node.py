@@ -228,11 +228,6 @@ def test_the_end_of_the_run_is_told_and_ends_all_instances(
 ) -> None:
     one = machine(0)
     one.write_journal(ROUND, {**ENDED, "status": status, "reason": "run failed\n  rank 1 on b: exit code 7"})
-    cloud.client("s3").put_object(
-        Bucket=BUCKET,
-        Key=f"{json.loads(one.facts.read_text())['folder']}/nodes/{one.name}.jsonl",
-        Body=(one.folder / "journal.jsonl").read_bytes(),
-    )
     assert instance.main(["leave", str(one.facts), str(status)]) == 0
     assert sizes(cloud) == {"me-job_rdzv": 0, "me-job_worker": 0}
     assert json.loads(one.kept("outcome")) == {"status": status}

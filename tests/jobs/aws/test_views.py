@@ -112,10 +112,3 @@ def test_lines_of_a_rank_are_as_it_wrote_them() -> None:
     assert line_of("[rank 11] x", 1) is None
     assert line_of("lattice: round 1", 1) is None
     assert line_of("[rank 1] x", None) == b"[rank 1] x\n"
-
-
-def test_events_of_two_streams_may_have_one_number() -> None:
-    both = [{"logStreamName": name, "eventId": "7", "timestamp": 1} for name in ("a", "b")]
-    tail = Tail()
-    assert tail.new(both) == both
-    assert tail.new(both) == []

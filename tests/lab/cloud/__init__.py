@@ -27,6 +27,7 @@ BUCKET = "lattice-tests"
 EFS = "fs-0123abcd"
 PLAIN, WRAPPED = "plain", "wrapped"
 """images: one whose entry point is ``lattice run``, and one with an entry point of its own"""
+HOST_LOGS = ("host.log", "user-data.log", "engine.log")
 DOCKERFILES = {
     PLAIN: 'ENTRYPOINT ["python", "-m", "lattice", "run"]\n',
     WRAPPED: (
@@ -132,7 +133,7 @@ class Cloud:
 
     def told(self) -> str:
         """Give what the hosts said, for a test that failed."""
-        files = [file for name in ("host.log", "user-data.log") for file in (self.state / "hosts").glob(f"*/{name}")]
+        files = [file for name in HOST_LOGS for file in (self.state / "hosts").glob(f"*/{name}")]
         return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-3000:]}" for file in sorted(files))
 
 

@@ -8,7 +8,9 @@ here=$(dirname "$(readlink -f "$0")")
 state=$1; shift
 capsule_floor "$state" /etc /opt
 ip netns attach switch 1
-ip link add br0 type bridge
+# With an address of its own: otherwise it has the lowest of its ports', and whoever knows it by another one that a port
+# brought or took along cannot reach AWS until that is forgotten.
+ip link add br0 address 02:00:0a:4d:ff:01 type bridge
 ip addr add 10.77.0.1/16 dev br0
 ip addr add 169.254.169.254/32 dev br0   # whoever is plugged in finds the metadata service here
 ip link set br0 up

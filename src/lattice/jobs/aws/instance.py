@@ -86,6 +86,8 @@ def leave(node: Node, code: int) -> int:
     view = node.view()
     if view.end != LEFT:
         (node.folder / "over").touch()  # a reboot does not begin it again
+    if journal := node.journal():  # nobody attended a worker that ended at once
+        insist(lambda: node.put(node.journal_key, journal))
     words = (node.read("last_words") or node.read("trouble")).decode(errors="replace")
     insist(lambda: node.note({"code": code, "words": words}))
     if ends_job(view, node.ends):

@@ -17,7 +17,7 @@ class Tail:
 
     def __init__(self) -> None:
         self._newest = 0
-        self._seen: dict[tuple[str, str], int] = {}
+        self._seen: dict[str, int] = {}
 
     @property
     def start(self) -> int:
@@ -30,8 +30,7 @@ class Tail:
 
         :param events: all that there are from :attr:`start` on
         """
-        # An event is known by its stream, too: servers in place of AWS may give a number twice.
-        named = {(event.get("logStreamName", ""), event["eventId"]): event for event in events}
+        named = {event["eventId"]: event for event in events}
         found = {name: event for name, event in named.items() if name not in self._seen}
         for name, event in found.items():
             self._seen[name] = event["timestamp"]
