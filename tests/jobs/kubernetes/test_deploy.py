@@ -10,6 +10,7 @@ import yaml
 from lattice.jobs.job import Job
 from lattice.jobs.jobfile import read
 from lattice.jobs.kubernetes import install, rendering
+from lattice.jobs.kubernetes.names import JobNames
 from lattice.jobs.meaning import job
 from lattice.jobs.options import SUBMIT
 from lattice.options.parsing import parse
@@ -37,6 +38,15 @@ def test_they_fit_the_schemas(version: str) -> None:
     shared = [*install.shared_etcd("image", {"key": ""}), *install.device_plugin()]
     for manifest in [*(one for text in texts for one in yaml.safe_load_all(text)), *shared]:
         validate.validate(manifest, wanted, strict=True)
+
+
+def test_the_etcd_of_all_jobs_admits_their_pods_only() -> None:
+    made = {one["kind"]: one for one in install.shared_etcd("image", {})}
+    spec, pod = made["NetworkPolicy"]["spec"], made["StatefulSet"]["spec"]["template"]["metadata"]
+    assert spec["podSelector"]["matchLabels"] == pod["labels"]
+    ((rule,), (who,)) = (spec["ingress"], spec["ingress"][0]["from"])
+    assert (who["namespaceSelector"], [one["port"] for one in rule["ports"]]) == ({}, [2379])
+    assert who["podSelector"]["matchLabels"].items() <= JobNames(example(), "roles-1").labels("learner").items()
 
 
 def test_the_cluster_has_room_for_the_example() -> None:

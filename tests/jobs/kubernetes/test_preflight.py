@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from lattice.jobs.kubernetes.quantities import amount
 from tests.jobs import programs
 from tests.jobs.kubernetes.pods import KubernetesPlace
 from tests.jobs.kubernetes.test_schemas import ONE, ROLES
+from tests.registry_server import USER, put_image, registry_server
 
 
 def machine(gpus: str = "", **labels: str) -> dict[str, Any]:
@@ -30,6 +32,12 @@ def test_gpus_are_looked_for_on_the_nodes() -> None:
     assert "service quotas" not in none
     of_eks = preflight.no_gpus([machine(**{"eks.amazonaws.com/nodegroup": "workers"})], 1)
     assert "service quotas" in of_eks
+
+
+def test_images_that_a_node_has_need_not_be_pulled() -> None:
+    names = {"status": {"images": [{"names": ["a.example/b:1", "a.example/b@sha256:ab"]}, {"names": None}]}}
+    again = {"status": {"images": [{"names": ["a.example/b:latest"]}]}}
+    assert preflight.held([names, again, {"status": {}}]) == {"a.example/b:1", "a.example/b@sha256:ab"}
 
 
 def test_a_quota_is_compared_with_all_that_the_job_wants() -> None:
@@ -79,6 +87,38 @@ def test_what_is_not_there_is_told_before_anything_is_made(place: KubernetesPlac
         tight = place.submit("lacks", "tell.py")
     assert "the quota team leaves 2 of pods, and the job wants 3" in tight.err
     assert place.left() == []
+
+
+def test_images_are_looked_for_in_their_registry(place: KubernetesPlace, tmp_path: Path) -> None:
+    (place.folder / "tell.py").write_text(programs.TELL)
+    pulling = ("--image_pull_policy", "IfNotPresent", "--secrets", "aws", "tell.py")  # aws is missing: nothing is made
+    with registry_server(tmp_path) as host:
+        put_image(host, "team/train", "1")
+        there = place.submit("pulls", "--image", f"{host}/team/train:1", *pulling)
+        assert (there.code, "there is no Secret aws" in there.err) == (2, True), there.err
+        assert host not in there.err
+        missing = place.submit("pulls", "--image", f"{host}/team/train:2", *pulling)
+        assert f"the image {host}/team/train:2 cannot be pulled: {host} has no team/train:2" in missing.err
+    gone = place.submit("pulls", "--image", f"{host}/team/train:1", *pulling)
+    assert f"whether the image {host}/team/train:1 can be pulled cannot be seen from here: {host}: " in gone.err
+    assert "cannot be pulled" not in gone.err
+    assert place.left() == []
+
+
+def test_images_are_pulled_with_the_login_of_a_secret(place: KubernetesPlace, tmp_path: Path) -> None:
+    (place.folder / "tell.py").write_text(programs.TELL)
+    with registry_server(tmp_path, guarded=True) as host:
+        for name, password in (("right", USER[1]), ("wrong", "other")):
+            config = {"auths": {host: {"username": USER[0], "password": password}}}
+            held = {"metadata": {"name": name}, "type": "kubernetes.io/dockerconfigjson"}
+            text = {"stringData": {".dockerconfigjson": json.dumps(config)}}
+            place.api.call("CoreV1Api", "create_namespaced_secret", place.namespace, {**held, **text})
+        pulling = ("--image_pull_policy", "Always", "--image", f"{host}/team/train:1", "tell.py")
+        right = place.submit("pulls", "--image_pull_secret", "right", *pulling)
+        assert f"{host} has no team/train:1" in right.err
+        wrong = place.submit("pulls", "--image_pull_secret", "wrong", *pulling)
+        assert f"cannot be pulled: {host} refuses {USER[0]}" in wrong.err
+    assert (right.code, wrong.code, place.left()) == (2, 2, [])
 
 
 def test_a_cluster_that_is_not_there_is_named(place: KubernetesPlace, tmp_path: Path) -> None:

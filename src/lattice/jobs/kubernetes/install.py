@@ -47,9 +47,14 @@ def shared_etcd(image: str, secrets: Mapping[str, str], pull_policy: str = "") -
         "volumeClaimTemplates": [{"metadata": {"name": "data", "labels": LABELS}, "spec": storage}],
     }
     service = {"selector": LABELS, "ports": [{"name": "etcd", "port": PORT}]}
+    # Pods of jobs, wherever they are: an empty selector of namespaces means all of them.
+    jobs = {"namespaceSelector": {}, "podSelector": {"matchLabels": {MANAGED_BY: "lattice"}}}
+    admitted = [{"from": [jobs], "ports": [{"protocol": "TCP", "port": PORT}]}]
+    policy = {"podSelector": {"matchLabels": LABELS}, "policyTypes": ["Ingress"], "ingress": admitted}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": {MANAGED_BY: "lattice"}}},
         _object("v1", "Secret", NAME, type="Opaque", data=held),
+        _object("networking.k8s.io/v1", "NetworkPolicy", NAME, spec=policy),
         _object("v1", "Service", SERVICE, spec=service),
         _object("apps/v1", "StatefulSet", NAME, spec=set_),
     ]

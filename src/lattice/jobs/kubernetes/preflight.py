@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from lattice.errors import UsageError
+from lattice.jobs import registry
 from lattice.jobs.backends import Say
 from lattice.jobs.job import Job
 from lattice.jobs.kubernetes.client import Client, KubernetesFailed
 from lattice.jobs.kubernetes.order import own_store
 from lattice.jobs.kubernetes.pods import OF_ETCD
 from lattice.jobs.kubernetes.quantities import amount
-from lattice.jobs.kubernetes.settings import Settings, gpus, needs
+from lattice.jobs.kubernetes.settings import Settings, gpus, images, needs
 from lattice.jobs.roles import roles
 
 Json = dict[str, Any]
@@ -57,6 +60,7 @@ def check(client: Client, namespace: str, job: Job, settings: Settings, say: Say
         raise NotReady(f"{who} may not, in namespace {namespace}: {'; '.join(missing)}. Ask for a role with these.")
     wrong = [*_namespace(client, namespace), *_named(client, namespace, job, settings)]
     wrong += [*_gpus(client, job, say), *_quota(client, namespace, job)]
+    wrong += _images(client, namespace, job, settings, say)
     if wrong:
         raise NotReady("\n".join(wrong))
 
@@ -112,6 +116,12 @@ def no_gpus(nodes: Sequence[Json], wanted: int) -> str:
     return text
 
 
+def held(nodes: Sequence[Json]) -> set[str]:
+    """List the images that some node has, and that are not pulled anew all the same. Pure."""
+    names = {name for node in nodes for image in node["status"].get("images", ()) for name in image.get("names") or ()}
+    return {name for name in names if not name.endswith(f":{registry.LATEST}")}
+
+
 def _forbidden(client: Client, namespace: str) -> list[str]:
     found = []
     for group, resource, part, verbs in NEEDED:
@@ -154,13 +164,11 @@ def _gpus(client: Client, job: Job, say: Say) -> list[str]:
     wanted = gpus(job)
     if not wanted:
         return []
-    try:
-        text = no_gpus(client.list("Node", ""), wanted)
-    except KubernetesFailed as error:
-        if error.status != 403:
-            raise
+    nodes = _nodes(client)
+    if nodes is None:
         say("whether nodes have GPUs cannot be seen by this user")
         return []
+    text = no_gpus(nodes, wanted)
     return [text] if text else []
 
 
@@ -173,3 +181,45 @@ def _quota(client: Client, namespace: str, job: Job) -> list[str]:
         return []
     wanted = wanted_of(job)
     return [one for quota in quotas for one in lacking(quota, wanted)]
+
+
+def _images(client: Client, namespace: str, job: Job, settings: Settings, say: Say) -> list[str]:
+    """See that registries have the images which nodes will ask them for."""
+    if settings.image_pull_policy == "Never":
+        return []
+    config = _logins(client, namespace, settings)
+    wanted = images(job)
+    if settings.image_pull_policy != "Always":
+        wanted -= held(_nodes(client) or ())
+    found = []
+    for image in sorted(wanted):
+        known = registry.parse(image)
+        answer = registry.look(image, registry.login(config, known.host) if known else None)
+        if answer.there is None:
+            say(f"whether the image {image} can be pulled cannot be seen from here: {answer.words}")
+        elif not answer.there:
+            found.append(
+                f"the image {image} cannot be pulled: {answer.words}. Push it (lattice image push), or name another"
+            )
+    return found
+
+
+def _nodes(client: Client) -> list[Json] | None:
+    """List the nodes of the cluster; None if this user may not."""
+    try:
+        return client.list("Node", "")
+    except KubernetesFailed as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+def _logins(client: Client, namespace: str, settings: Settings) -> Json:
+    """Read the Secret that images are pulled with; empty if there is none, or none that can be read."""
+    try:
+        name = settings.image_pull_secret
+        secret = client.get("Secret", namespace, name) if name else None
+        found = json.loads(base64.b64decode((secret or {}).get("data", {}).get(".dockerconfigjson", "")) or "{}")
+    except (KubernetesFailed, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

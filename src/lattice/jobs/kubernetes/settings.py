@@ -70,3 +70,8 @@ def needs(job: Job, role: Role) -> Needs:
 def gpus(job: Job) -> int:
     """Give the most GPUs that one node of a job wants."""
     return max(needs(job, role).gpus for role in roles(job))
+
+
+def images(job: Job) -> set[str]:
+    """Give all images that a job's nodes run."""
+    return {image for role in roles(job) for image in (needs(job, role).image, *(one.image for one in role.sidecars))}
