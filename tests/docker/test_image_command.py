@@ -95,6 +95,25 @@ def test_a_base_and_a_node_from_the_dockerfiles_of_deploy(machine: Place, built:
     assert where.startswith("/opt/"), where
 
 
+def test_a_sidecar_from_the_dockerfiles_of_deploy_ends_when_it_is_told(
+    machine: Place, built: Engine, python: str
+) -> None:
+    file = str(ROOT / "deploy" / "Dockerfile-simulator")
+    image = build(machine, "-n", "simulator", "-d", file, "--base", python, "project")
+    built.docker("run", "-d", "--name", "simulator", "--network", "none", image)
+    try:
+        looked = ("inspect", "--format", "{{.State.Status}} {{.State.ExitCode}} {{.Config.User}}", "simulator")
+
+        def told_and_ended() -> bool:
+            built.docker("kill", "--signal", "TERM", "simulator", check=False)  # one that comes too early is not heard
+            return built.docker(*looked).stdout.startswith("exited")
+
+        eventually(told_and_ended, within=60)
+        assert built.docker(*looked).stdout.split() == ["exited", "0", "1000:1000"]
+    finally:
+        built.docker("rm", "-f", "simulator")
+
+
 @pytest.fixture
 def registry(built: Engine, tmp_path: Path) -> Iterator[str]:
     """A registry, as a container beside the engine."""

@@ -66,8 +66,9 @@ def test_a_registry_tells_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.lab
 def test_a_registry_that_wants_a_login(tmp_path: Path) -> None:
     with registry_server(tmp_path, guarded=True) as host:
-        assert registry.look(f"{host}/team/train:1") == Answer(None, f"{host} wants a login")
-        assert registry.look(f"{host}/team/train:1", Login("me", "wrong")) == Answer(False, f"{host} refuses me")
+        assert registry.look(f"{host}/team/train:1") == Answer(None, f"{host} wants a login", refused=True)
+        wrong = registry.look(f"{host}/team/train:1", Login("me", "wrong"))
+        assert wrong == Answer(None, f"{host} refuses me", refused=True)
         assert registry.look(f"{host}/team/train:1", Login(*USER)) == Answer(False, f"{host} has no team/train:1")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import shutil
@@ -20,6 +19,7 @@ from lattice.jobs.aws.client import Client
 from lattice.jobs.aws.plan import Call
 from lattice.jobs.backends import Say
 from lattice.jobs.job import Code
+from lattice.jobs.registry import Login
 from lattice.jobs.unpacking import unpack
 
 BASE = "python:3.11-slim-bookworm"
@@ -127,6 +127,19 @@ def build(folder: str, wanted: Wanted, say: Say, program: str = "") -> str:
     return called
 
 
+def ecr_login(registry: str) -> Login | None:
+    """
+    Fetch a login to a registry of an AWS account; None for any other.
+
+    :raises LatticeError: AWS gives none
+    """
+    owner = REGISTRY.match(registry)
+    if owner is None:
+        return None
+    data = Client(owner["region"]).call(Call("ecr", "get_authorization_token", {}))["authorizationData"][0]
+    return Login.of(data["authorizationToken"])
+
+
 def push(image: str, registry: str, say: Say, program: str = "") -> str:
     """
     Push an image to a registry; one of AWS is logged in to first.
@@ -135,10 +148,9 @@ def push(image: str, registry: str, say: Say, program: str = "") -> str:
     :raises BuildFailed: it could not be pushed
     """
     program, called = builder(program), target(image, registry)
-    if owner := REGISTRY.match(registry):
-        data = Client(owner["region"]).call(Call("ecr", "get_authorization_token", {}))["authorizationData"][0]
-        user, _, password = base64.b64decode(data["authorizationToken"]).decode().partition(":")
-        _call([program, "login", "--username", user, "--password-stdin", owner[0]], password)
+    if (known := ecr_login(registry)) is not None:
+        host = registry.partition("/")[0]
+        _call([program, "login", "--username", known.user, "--password-stdin", host], known.password)
     if called != image:
         _call([program, "tag", image, called])
     say(f"pushing {called}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 import urllib.error
@@ -45,6 +44,16 @@ class Login:
     user: str
     password: str
 
+    @staticmethod
+    def of(text: str) -> Login:
+        """
+        Read what logins are written as.
+
+        :raises ValueError: it is no login
+        """
+        user, _, password = base64.b64decode(text, validate=True).decode().partition(":")
+        return Login(user, password)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -53,6 +62,8 @@ class Answer:
     there: bool | None
     """None if that cannot be told from here"""
     words: str = ""
+    refused: bool = False
+    """whether the registry does not let whoever asks look"""
 
 
 def parse(image: str) -> Reference | None:
@@ -78,10 +89,9 @@ def login(config: Mapping[str, Any], host: str) -> Login | None:
         if "username" in value:
             return Login(str(value["username"]), str(value.get("password", "")))
         try:
-            user, _, password = base64.b64decode(str(value.get("auth", "")), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+            return Login.of(str(value["auth"]))
+        except (KeyError, ValueError):
             return None
-        return Login(user, password) if user else None
     return None
 
 
@@ -146,9 +156,8 @@ def _proof(challenge: str, known: Login | None, scheme: str) -> dict[str, str]:
 
 def _refusal(asked: Reference, error: urllib.error.HTTPError, known: Login | None) -> Answer:
     if error.code in (401, 403):
-        if known is not None:
-            return Answer(there=False, words=f"{asked.host} refuses {known.user}")
-        return Answer(None, f"{asked.host} wants a login")
+        words = f"{asked.host} refuses {known.user}" if known is not None else f"{asked.host} wants a login"
+        return Answer(None, words, refused=True)
     try:
         codes = [one["code"] for one in json.loads(error.read())["errors"]]
     except (ValueError, LookupError, TypeError, OSError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 from itertools import takewhile
@@ -97,7 +96,7 @@ def planned(folder: Path, changes: dict[str, Any], words: tuple[str, ...]) -> st
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_a_plan_is_as_written(case: str, tmp_path: Path) -> None:
-    plan = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00", "IN AN HOUR", planned(tmp_path, *CASES[case]))
+    plan = planned(tmp_path, *CASES[case])
     file = GOLDEN / f"{case}.txt"
     if os.environ.get("LATTICE_WRITE_PLANS"):
         file.write_text(plan)

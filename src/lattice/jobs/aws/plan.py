@@ -128,7 +128,7 @@ def resources(
     images: Mapping[str, str],
     code: userdata.CodeAt,
     secrets: Mapping[str, str],
-    deadline: datetime,
+    deadline: datetime | str,
 ) -> list[Resource]:
     """
     Give all that a submission makes, in the order of making; being rid of it goes backwards.
@@ -140,7 +140,7 @@ def resources(
     :param images: system images by section
     :param code: where the code is
     :param secrets: by name in :data:`SECRETS`; they go to the parameter store and nowhere else
-    :param deadline: when the groups end if nobody looks after them
+    :param deadline: when the groups end if nobody looks after them; words where nothing is made
     """
     tags = {"lattice:job": job.name, SUBMISSION: called.submission}
     found = sections.sections(job, specs)
@@ -182,7 +182,7 @@ def image_parameter(spec: InstanceSpec) -> str:
     return IMAGES[spec.accelerator, architecture(spec.instance_type)]
 
 
-def lease(group: str, until: datetime) -> Call:
+def lease(group: str, until: datetime | str) -> Call:
     """Give the call that lets a group live until then: AWS itself ends it at that time."""
     return Call(
         "autoscaling",
@@ -259,7 +259,7 @@ def _group(
     image: str,
     data: str,
     tags: Mapping[str, str],
-    deadline: datetime,
+    deadline: datetime | str,
 ) -> list[Resource]:
     template, group = f"{called.submission}-{section}", called.group(section)
     tagged = {**tags, "Name": group, "lattice:section": section}

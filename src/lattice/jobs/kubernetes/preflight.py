@@ -7,15 +7,17 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lattice.errors import UsageError
+from lattice.errors import LatticeError, UsageError
 from lattice.jobs import registry
 from lattice.jobs.backends import Say
+from lattice.jobs.images import ecr_login
 from lattice.jobs.job import Job
 from lattice.jobs.kubernetes.client import Client, KubernetesFailed
 from lattice.jobs.kubernetes.order import own_store
 from lattice.jobs.kubernetes.pods import OF_ETCD
 from lattice.jobs.kubernetes.quantities import amount
 from lattice.jobs.kubernetes.settings import Settings, gpus, images, needs
+from lattice.jobs.registry import Login
 from lattice.jobs.roles import roles
 
 Json = dict[str, Any]
@@ -193,15 +195,24 @@ def _images(client: Client, namespace: str, job: Job, settings: Settings, say: S
         wanted -= held(_nodes(client) or ())
     found = []
     for image in sorted(wanted):
-        known = registry.parse(image)
-        answer = registry.look(image, registry.login(config, known.host) if known else None)
-        if answer.there is None:
-            say(f"whether the image {image} can be pulled cannot be seen from here: {answer.words}")
-        elif not answer.there:
+        host = asked.host if (asked := registry.parse(image)) else ""
+        theirs = registry.login(config, host)
+        answer = registry.look(image, theirs or _own_login(host))
+        if answer.there is False or (answer.refused and theirs):
             found.append(
                 f"the image {image} cannot be pulled: {answer.words}. Push it (lattice image push), or name another"
             )
+        elif not answer.there:
+            say(f"whether the image {image} can be pulled cannot be seen from here: {answer.words}")
     return found
+
+
+def _own_login(host: str) -> Login | None:
+    """Find a login that nodes of AWS have by themselves, and this user perhaps as well."""
+    try:
+        return ecr_login(host)
+    except LatticeError:
+        return None
 
 
 def _nodes(client: Client) -> list[Json] | None:
