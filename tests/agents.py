@@ -72,9 +72,11 @@ class AgentProcess:
         lines = [json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")]
         return [line for line in lines if not event or line["event"] == event]
 
-    def started(self) -> list[int]:
-        """Give the pids of the first round's workers; the journal names them a moment after they run."""
-        pids: list[int] = eventually(lambda: self.events("workers started"))[0]["pids"]
+    def started(self, number: int = 1) -> list[int]:
+        """Give the pids of a round's workers; the journal names them a moment after they run."""
+        pids: list[int] = eventually(
+            lambda: [line["pids"] for line in self.events("workers started") if line["round"] == number]
+        )[0]
         return pids
 
     def worlds(self) -> list[int]:

@@ -92,7 +92,7 @@ def test_a_node_that_sleeps_past_its_lease_comes_back_as_a_newcomer(form: Form, 
     agents = [run.agent() for _ in range(2)]
     first = run.round_of(2)
     sleeper = next(agent for agent in agents if (agent is leader(run)) == leads)
-    mine = sleeper.started()
+    mine = sleeper.started(first)
     sleeper.signal(signal.SIGSTOP)
     second = run.round_of(1, after=first)
     assert all(alive(pid) for pid in mine), "its workers are still there: nobody could tell them"

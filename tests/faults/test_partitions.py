@@ -76,7 +76,7 @@ def test_a_node_that_is_cut_off_is_missed_and_joins_anew_when_it_is_back(lab: Ho
     assert {worker["LATTICE_RESTART_COUNT"] for worker in lab.run.workers(first)} == {"0"}
     leading = leader(lab.run)
     victim = next(agent for agent in lab.run.agents if (agent is leading) == leads)
-    old = victim.started()
+    old = victim.started(first)
     lab.net.partition(lab.host_of(victim))
     second = lab.run.round_of(4, after=first)
     assert all(alive(pid) for pid in old), "it cannot know whether it or etcd is gone"
@@ -92,7 +92,7 @@ def test_a_node_that_stays_cut_off_stops_its_workers_after_the_grace(lab: Hosts)
     lab.start()
     first = lab.run.round_of(6)
     victim = lab.run.agents[1]
-    old = victim.started()
+    old = victim.started(first)
     lab.net.partition(lab.host_of(victim))
     lab.run.round_of(4, after=first)
     assert victim.wait() == 1
