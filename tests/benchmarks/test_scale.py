@@ -60,7 +60,7 @@ def test_a_node_costs_etcd_a_few_calls_and_bytes_for_each_round(own_etcd: EtcdSe
     # Every other node says that it has stopped. None but the first and whoever moved up asks for its place.
     assert left.requests["Txn"] <= NODES + SLACK
     assert left.requests.get("Range", 0) <= SLACK
-    assert left.requests.get("Watch", 0) == 0
+    assert left.requests.get("Watch", 0) <= 1  # of a new leader, if it was the leader who left
 
     before = meters(own_etcd, cluster)
     cluster.kill(LEADER)

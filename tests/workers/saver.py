@@ -32,6 +32,8 @@ while step < plan["steps"]:
     if not plan.get("notice"):
         saver.save(step, state, metric=float(-abs(step - 2)))
     (folder / f"saved-{step}").touch()
+    while plan.get("stored") == step and not saver.steps():
+        time.sleep(0.01)
     if plan.get("kill", {}).get(restarts) == step:
         os.kill(os.getpid(), signal.SIGKILL)
     while plan.get("hold") == step and not (folder / "go").exists():
