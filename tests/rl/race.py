@@ -114,7 +114,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def rewards(folder: Path) -> list[dict[str, Any]]:
     """Read all episodes that were taken in."""
-    found = sorted((folder / "rewards").glob("*.jsonl"))
+    found = sorted((folder / "rewards").glob("[0-9]*.jsonl"))  # a learner that was killed leaves half a file, .new-*
     return [json.loads(line) for path in found for line in path.read_text().splitlines()]
 
 

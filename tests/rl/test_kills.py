@@ -126,7 +126,7 @@ def test_a_learner_that_comes_back_has_its_buffer_and_counters(tmp_path: Path) -
         first = stack.enter_context(started("learner", **learner))
         before = eventually(lambda: [row for row in race.metrics(tmp_path) if row["updates"] > 20])[-1]
         eventually(lambda: saved(tmp_path))
-        files = sorted((tmp_path / "rewards").glob("*.jsonl"))
+        files = sorted((tmp_path / "rewards").glob("[0-9]*.jsonl"))
         first.kill()
         first.wait()
         # Nobody plays now: what the next one has, it has from its checkpoint.
@@ -174,5 +174,7 @@ def test_a_worker_without_room_gets_a_checkpoint(tmp_path: Path) -> None:
         began = time.monotonic()
         assert ended(learner) == ended(worker) == 0
         assert time.monotonic() - began < 60
-    assert len(list((tmp_path / "rewards").glob("*.jsonl"))) >= 6, "40 episodes, and at most 6 between two checkpoints"
+    assert len(list((tmp_path / "rewards").glob("[0-9]*.jsonl"))) >= 6, (
+        "40 episodes, and at most 6 between two checkpoints"
+    )
     check(tmp_path)

@@ -165,3 +165,29 @@ def test_what_a_lost_life_left_is_overwritten_though_nothing_was_taken_in(tmp_pa
         results.rewards(1, rows)
         assert results.close() == 0
     assert read_rewards(Place(tmp_path)) == []
+
+
+def test_episodes_that_were_not_written_yet_go_on_with_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lattice.rl import Goal, Learner, OnPolicyQueue
+
+    told = settings(results=tmp_path / "results", checkpoint=tmp_path / "state", checkpoint_every=0.0)
+    (tmp_path / "results").write_text("a file is in the way")
+    close = Results.close
+    monkeypatch.setattr(Results, "close", lambda self: close(self, within=0.1))
+    learner = Learner(Counting(), OnPolicyQueue(1), Goal(updates=5), told)
+    with learning(learner) as end:
+        puppet = Puppet(learner.port)
+        puppet.say("hello", host="here", first=1)
+        for number in range(1, 6):
+            puppet.send(made(number))
+            eventually(lambda number=number: learner.counters.updates == number)  # type: ignore[misc]
+        assert end().unwritten > 5
+        puppet.close()
+    (tmp_path / "results").unlink()
+    monkeypatch.setattr(Results, "close", close)
+    again = Learner(Counting(), OnPolicyQueue(1), Goal(updates=5), told)
+    with learning(again) as end:
+        assert (end().lives, end().unwritten) == (2, 0)
+    assert [row["number"] for row in read_rewards(Place(tmp_path / "results"))] == [1, 2, 3, 4, 5]

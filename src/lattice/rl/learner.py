@@ -272,7 +272,7 @@ class Learner:
             "buffer": self.buffer.state(),
             "intake": heard,
             "counters": counters.state(),
-            "rewards": rows,
+            "rewards": {**rows, "unwritten": self._results.unwritten()},
         }
         if not self._saving.save(counters.saves, state, counters.newest):
             return  # workers still have what was sent since the last one
@@ -286,7 +286,10 @@ class Learner:
         self.intake.restore(state["intake"])
         self.counters = Counters.of(state["counters"])
         self._rewards.restore(state["rewards"])
-        self._results.rewards(self.counters.saves, state["rewards"]["rows"])  # it may have gone before it wrote them
+        # It may have gone before these were written.
+        for number, text in state["rewards"].get("unwritten", {}).items():
+            self._results.rewards(int(number), text)
+        self._results.rewards(self.counters.saves, state["rewards"]["rows"])
         self._lived = self.counters.seconds
         counters = self.counters
         self._say(

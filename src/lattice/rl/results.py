@@ -64,6 +64,11 @@ class Results:
         """
         self._write(f"rewards/{number:08}.jsonl", text)
 
+    def unwritten(self) -> dict[str, bytes]:
+        """Give what :meth:`rewards` was given and is not written yet, by number: a checkpoint has to keep it."""
+        waiting = {} if self._writer is None else self._writer.waiting()
+        return {name[8:16]: data for name, data in waiting.items() if name.startswith("rewards/")}
+
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Add a line of metrics."""
         if self._writer is not None:
@@ -118,6 +123,10 @@ class _Writer:
             while sum(len(one[1]) for one in self._waiting) > MOST_WAITING and self._give_up_one():
                 pass
             self._changed.notify_all()
+
+    def waiting(self) -> dict[str, bytes]:
+        with self._changed:
+            return {name: data for name, data, _ in self._waiting}
 
     def close(self, within: float) -> int:
         until = time.monotonic() + within
