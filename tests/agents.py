@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from lattice.process.guard import is_marked, read_processes
-from tests.waiting import eventually
+from tests.waiting import VARIABLE, eventually, patience
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTED = str(ROOT / "tests" / "workers" / "scripted.py")
@@ -25,7 +25,11 @@ TAG = "STARTED_BY_TEST"
 
 def clean_environment() -> dict[str, str]:
     """Give this process's environment without anything that would configure an agent."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LATTICE_", "PET_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == VARIABLE or not name.startswith(("LATTICE_", "PET_"))
+    }
     # Warm starts have tests of their own; elsewhere every agent would import torch for nothing.
     return {**kept, "PYTHONPATH": str(ROOT / "src"), "LATTICE_PRELOAD": "none"}
 
@@ -94,12 +98,12 @@ class AgentProcess:
     def kill(self) -> None:
         """SIGKILL: only its lease can tell."""
         self.signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(patience(30))
 
     def wait(self, within: float = 60.0) -> int:
         """Wait for the agent's end."""
         try:
-            return self.process.wait(within)
+            return self.process.wait(patience(within))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"agent {self.name} still runs; its output:\n{self.output()}") from None
 
@@ -121,7 +125,7 @@ class AgentProcess:
         if self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(patience(30))
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 READY = b"ready to serve client requests"
 
@@ -165,7 +165,7 @@ class EtcdServer:
         """Run etcdctl against it and give what it printed."""
         argv = ["etcdctl", "--endpoints", self.url, *self.client_options, *arguments]
         environment = {**os.environ, "ETCDCTL_API": "3"}
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=patience(60), check=False)
         assert done.returncode == 0, f"{argv} said {done.stderr}"
         return done.stdout
 

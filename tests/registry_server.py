@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.etcd_server import free_ports, listens
 from tests.lab.scripts import call, require
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 USER = ("me", "secret")
 HTPASSWD = "me:$2b$04$AhYTVsomE/IZS03itbRC7ufTtyGo9bRkPyE0WHxaCjisi6m8pBwlq\n"
@@ -49,7 +49,7 @@ def put_image(host: str, repository: str, tag: str) -> None:
     config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
     begun = urllib.request.Request(f"http://{host}/v2/{repository}/blobs/uploads/", method="POST")
-    with urllib.request.urlopen(begun, timeout=10) as answer:
+    with urllib.request.urlopen(begun, timeout=patience(10)) as answer:
         where = answer.headers["Location"]
     _put(f"{where}&digest={digest}", config, "application/octet-stream")
     described = {"mediaType": "application/vnd.oci.image.config.v1+json", "size": len(config), "digest": digest}
@@ -59,4 +59,4 @@ def put_image(host: str, repository: str, tag: str) -> None:
 
 def _put(url: str, body: bytes, kind: str) -> None:
     asked = urllib.request.Request(url, body, {"Content-Type": kind}, method="PUT")
-    urllib.request.urlopen(asked, timeout=10).close()
+    urllib.request.urlopen(asked, timeout=patience(10)).close()

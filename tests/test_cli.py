@@ -11,6 +11,7 @@ from lattice import __version__
 from lattice.cli import CLUSTER_COMMANDS, JOB_COMMANDS, main, run
 from lattice.core.spec import AgentSpec
 from lattice.errors import LatticeError
+from tests.waiting import patience
 
 
 class Recorder:
@@ -36,7 +37,7 @@ def no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lattice(*words: str, module: str = "lattice") -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", module, *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=patience(60), check=False)
 
 
 def test_run_hands_the_specification_to_the_agent_and_returns_its_code() -> None:
@@ -154,7 +155,7 @@ def test_help_needs_none_of_the_heavy_parts() -> None:
 
 def test_a_reader_that_goes_away_is_no_fault() -> None:
     line = f"{sys.executable} -c 'import sys; from lattice.cli import main; sys.exit(main([\"help\"]))' | true"
-    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=patience(60), check=False)
     assert ended.stderr == ""
 
 

@@ -16,7 +16,7 @@ import pytest
 from lattice.options.parsing import RUN, parse
 from lattice.options.table import NNODES, RDZV_ENDPOINT, RDZV_ID
 from tests.etcd_server import free_ports, listens, require_etcd
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 def children(pid: int) -> list[int]:
@@ -77,10 +77,10 @@ def started(folder: Path, *options: str) -> Iterator[Running]:
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as command:
         etcd = command.etcd()
-        health = urllib.request.urlopen(f"http://127.0.0.1:{command.port}/health", timeout=10).read()
+        health = urllib.request.urlopen(f"http://127.0.0.1:{command.port}/health", timeout=patience(10)).read()
         assert b'"health":"true"' in health
         command.process.send_signal(number)
-        assert command.process.wait(30) == 0
+        assert command.process.wait(patience(30)) == 0
         assert not running(etcd)
         assert list(command.temporary.iterdir()) == []
         assert "Traceback" not in command.shown()
@@ -118,7 +118,7 @@ def test_a_data_directory_is_kept_and_found_again(tmp_path: Path) -> None:
             assert subprocess.check_output(read, env=environ, text=True).strip() == expected
             subprocess.check_call([*etcdctl, "put", "key", "value"], env=environ, stdout=subprocess.DEVNULL)
             command.process.terminate()
-            assert command.process.wait(30) == 0
+            assert command.process.wait(patience(30)) == 0
     assert (data / "member").is_dir()
 
 
@@ -129,14 +129,14 @@ def test_a_taken_port_is_said_at_once(tmp_path: Path) -> None:
         holder.listen()
         port = holder.getsockname()[1]
         words = [sys.executable, "-m", "lattice", "etcd", "--port", str(port)]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=patience(60), check=False)
     assert ended.returncode == 2
     assert re.fullmatch(rf"lattice: etcd cannot listen on 127.0.0.1 port {port}: Address already.*\n", ended.stderr)
 
 
 def test_data_cannot_go_where_there_can_be_no_folder(tmp_path: Path) -> None:
     with started(tmp_path, "--data_dir", "/proc/nowhere") as command:
-        assert command.process.wait(60) == 2
+        assert command.process.wait(patience(60)) == 2
         assert "lattice: --data_dir is '/proc/nowhere': No such file" in command.shown()
         assert list(command.temporary.iterdir()) == []
 
@@ -146,7 +146,7 @@ def test_an_etcd_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
     data.mkdir()
     (data / "member").touch()
     with started(tmp_path, "--data_dir", str(data)) as command:
-        assert command.process.wait(60) == 1
+        assert command.process.wait(patience(60)) == 1
         assert "lattice: etcd ended with exit code" in command.shown()
         assert str(data) in command.shown()
         assert "Traceback" not in command.shown()
@@ -156,14 +156,14 @@ def test_an_etcd_that_dies_at_its_start_is_quoted(tmp_path: Path) -> None:
 def test_an_etcd_that_dies_later_is_reported(tmp_path: Path) -> None:
     with started(tmp_path) as command:
         os.kill(command.etcd(), signal.SIGKILL)
-        assert command.process.wait(60) == 1
+        assert command.process.wait(patience(60)) == 1
         assert "lattice: etcd ended with exit code -9" in command.shown()
 
 
 def test_without_an_etcd_it_says_how_to_get_one(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "lattice", "etcd"]
     environ = {**os.environ, "PATH": str(tmp_path)}
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environ, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=patience(60), env=environ, check=False)
     assert ended.returncode == 2
     assert "apt-get install etcd-server" in ended.stderr
     assert "--rdzv_backend embedded" in ended.stderr

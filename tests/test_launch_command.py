@@ -19,7 +19,7 @@ from lattice.options.help import WIDTH
 from tests.agents import ROOT, alive, clean_environment
 from tests.launching.conftest import no_leaks
 from tests.launching.transports.sshd import server
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 __all__ = ["no_leaks"]
 
@@ -98,7 +98,7 @@ def launch(folder: Path, *words: str, **more: Any) -> tuple[int, str, str]:
     """Run the command to its end, and give exit code, output and errors."""
     with begin(folder, *words, **more) as running:
         try:
-            out, err = running.communicate(timeout=WITHIN)
+            out, err = running.communicate(timeout=patience(WITHIN))
         finally:
             running.kill()
     return running.returncode, out or "", err or ""
@@ -287,7 +287,7 @@ def test_a_signal_ends_it_with_all_that_it_started(folder: Path, number: int, co
             pids = [int(pid) for path in said.iterdir() for pid in path.read_text().split()]
             assert len(pids) == 6 and all(map(alive, pids))
             running.send_signal(number)
-            _, err = running.communicate(timeout=WITHIN)
+            _, err = running.communicate(timeout=patience(WITHIN))
             assert running.returncode == code
             assert "Traceback" not in err
             eventually(lambda: not any(map(alive, pids)))
@@ -299,7 +299,9 @@ def test_it_is_known_to_the_command_line() -> None:
     line = [sys.executable, "-m", "lattice", "help"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     shown = [
-        subprocess.run([*line, *more], env=environ, capture_output=True, text=True, timeout=WITHIN, check=True).stdout
+        subprocess.run(
+            [*line, *more], env=environ, capture_output=True, text=True, timeout=patience(WITHIN), check=True
+        ).stdout
         for more in ((), ("launch",))
     ]
     assert "lattice launch train:main" in shown[0]

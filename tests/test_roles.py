@@ -15,6 +15,7 @@ import pytest
 import lattice
 from lattice import roles
 from lattice.core.roles import FILE
+from tests.waiting import patience
 
 Write = Callable[..., None]
 
@@ -69,7 +70,7 @@ def test_waiting_for_enough_of_them(write: Write, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("time.sleep", lambda seconds: looked.set())
 
     def come() -> None:
-        looked.wait(30)
+        looked.wait(patience(30))
         write(learner=["c:3"], worker=[])
 
     coming = threading.Thread(target=come)

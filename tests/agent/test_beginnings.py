@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents import SCRIPTED, Cluster, clean_environment, processor_time
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 CLOSED = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
 
@@ -91,7 +91,12 @@ print("formed with restart count", os.environ["LATTICE_RESTART_COUNT"])
 def test_the_agent_imports_no_framework_and_no_pickle_reader() -> None:
     line = "import lattice.agent.run, lattice.cli, sys; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", line], env=clean_environment(), capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", line],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(60),
     )
     loaded = set(done.stdout.split())
     assert not loaded & {"torch", "numpy", "jax", "tensorflow", "asyncio", "multiprocessing", "pickle"}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.agents import Cluster, clean_environment
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 def test_the_journal_of_a_restart(alone: Cluster) -> None:
@@ -35,7 +35,9 @@ def test_the_journal_of_a_restart(alone: Cluster) -> None:
 def test_the_journal_on_standard_output(alone: Cluster) -> None:
     argv = [sys.executable, "-m", "lattice.torch.run", "--events", "-", "--redirects", "3"]
     argv += ["--log_dir", str(alone.folder / "logs"), alone.script("print('worker line')")]
-    done = subprocess.run(argv, env=clean_environment(), capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        argv, env=clean_environment(), capture_output=True, text=True, timeout=patience(60), check=True
+    )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0]["event"] == "agent started"
     assert lines[-1]["event"] == "run ended" and lines[-1]["status"] == 0

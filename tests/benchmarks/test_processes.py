@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import patience
+
 SCRIPT = """
 import os, resource, subprocess, sys
 from benchmarks import processes
@@ -38,6 +40,6 @@ kept.wait()
 def test_what_a_try_leaves_is_ended_and_counted() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=root, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", SCRIPT], cwd=root, capture_output=True, text=True, check=False, timeout=patience(120)
     )
     assert done.returncode == 0, done.stderr

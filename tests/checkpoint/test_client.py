@@ -15,6 +15,7 @@ import pytest
 from lattice.checkpoint.client import Client, NoKeeper
 from lattice.checkpoint.messages import listener, receive, send
 from lattice.core.keeper import VARIABLE
+from tests.waiting import patience
 
 
 class Keeper:
@@ -123,7 +124,7 @@ def test_memory_that_cannot_be_given_back_yet_is_asked_for_again(keeper: Keeper,
 def waiting(worker: Client) -> Iterator[list[str]]:
     """Have a worker wait until all is written, meanwhile."""
     heard: list[str] = []
-    thread = threading.Thread(target=lambda: heard.append(worker.wait(30)))
+    thread = threading.Thread(target=lambda: heard.append(worker.wait(patience(30))))
     thread.start()
     try:
         yield heard

@@ -20,7 +20,7 @@ from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
 from tests.lab.scripts import require
 from tests.moto_server import moto_server
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 SAVER = str(ROOT / "tests" / "workers" / "saver.py")
 Start = Callable[..., AgentProcess]
@@ -69,7 +69,7 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
     """Run Python without an agent."""
     environ = {**os.environ, **clean_environment()}
     return subprocess.run(
-        [sys.executable, *words], env=environ, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *words], env=environ, capture_output=True, text=True, timeout=patience(60), check=False
     )
 
 
@@ -285,7 +285,7 @@ def writers(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stderr=errors,
                 text=True,
             )
-            stack.callback(process.communicate, timeout=60)
+            stack.callback(process.communicate, timeout=patience(60))
             return process
 
         yield make
@@ -344,7 +344,7 @@ def test_a_keeper_of_a_script_that_dies_is_replaced(
     assert ask(writer, "c.save(6, 'six'), c.wait()") == "(True, True)"
     assert steps(where) == [6, 5]
     os.kill(int(ask(writer, pid)), signal.SIGKILL)
-    writer.communicate(timeout=60)
+    writer.communicate(timeout=patience(60))
     assert writer.returncode == 74, "nobody knows whether it had written everything"
     assert "A CHECKPOINT MAY BE LOST" in (tmp_path / "errors-1").read_text()
 
@@ -399,7 +399,7 @@ def test_a_save_that_nobody_took_says_so(tmp_path: Path) -> None:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

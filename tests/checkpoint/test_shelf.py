@@ -17,7 +17,7 @@ from lattice.checkpoint.memory import Arena, Kept
 from lattice.checkpoint.shelf import Part, Shelf
 from lattice.checkpoint.storage.folder import Folder
 from tests.checkpoint.looking import steps
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 class Gate(Folder):
@@ -31,7 +31,7 @@ class Gate(Folder):
 
     def write(self, name: str, data: memoryview) -> None:
         self.asked.set()
-        assert self.open.wait(30)
+        assert self.open.wait(patience(30))
         if self.fails is not None:
             raise self.fails
         super().write(name, data)
@@ -92,7 +92,7 @@ def heir(token: str, round: int, *, opened: bool) -> dict[str, Any]:
 def test_what_another_round_goes_on_from_is_added_on_its_behalf(held: Held, tmp_path: Path) -> None:
     opened(held, "old", 1)
     folder = held.add(5)
-    held.storage.asked.wait(30)
+    held.storage.asked.wait(patience(30))
     opened(held, "new", 2)
     held.shelf.adopt(folder, heir("new", 2, opened=True))
     held.storage.open.set()
@@ -160,7 +160,7 @@ def test_a_place_that_nobody_opened_is_opened_by_the_first_checkpoint(held: Held
 def test_a_round_takes_over_before_it_writes_so_that_nobody_removes_its_folder(held: Held, tmp_path: Path) -> None:
     opened(held, "another", 1)
     folder = held.add(1, opened=False)
-    assert held.storage.asked.wait(30)
+    assert held.storage.asked.wait(patience(30))
     now = log.read(held.storage)
     assert now.opening is not None and now.opening.token == "old"
     assert now.stray([folder], "another") == []
@@ -179,7 +179,7 @@ def test_a_round_that_is_over_writes_nothing(held: Held, tmp_path: Path) -> None
 def test_a_part_that_is_let_go_while_it_is_written_is_not_listed(held: Held, tmp_path: Path) -> None:
     opened(held, "old", 1)
     older = held.add(1, rank=1, world=2)
-    assert held.storage.asked.wait(30)
+    assert held.storage.asked.wait(patience(30))
     held.shelf.problem = "it does not work"  # so that only the newest is held
     newer = held.add(2, rank=1, world=2)
     assert held.released == [1], "its memory may change from here on"
@@ -208,7 +208,7 @@ def test_memory_that_waits_for_another_node_is_given_back_if_there_is_no_other(h
 
 def test_a_round_that_goes_on_from_memory_takes_over_under_its_own_name(held: Held, tmp_path: Path) -> None:
     folder = held.add(5, opened=False)
-    assert held.storage.asked.wait(30)
+    assert held.storage.asked.wait(patience(30))
     held.shelf.adopt(folder, heir("new", 2, opened=False))
     held.storage.open.set()
     eventually(lambda: steps(str(tmp_path / "saved")) == [5])

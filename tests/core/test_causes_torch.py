@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from lattice.core.causes import is_bind_failure, is_connection_error, last_traceback, missing_rank
+from tests.waiting import patience
 
 WORKER = """
 import os, signal, sys, time
@@ -38,7 +39,7 @@ def test_the_peer_of_a_killed_worker(victim: int) -> None:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("", 0))
         workers = [start(rank, held.getsockname()[1], str(victim)) for rank in range(2)]
-        words = [worker.communicate(timeout=120)[1] for worker in workers]
+        words = [worker.communicate(timeout=patience(120))[1] for worker in workers]
     assert workers[victim].returncode == -9
     assert last_traceback(words[1 - victim])
     assert is_connection_error(words[1 - victim])
@@ -50,7 +51,7 @@ def test_a_taken_master_port() -> None:
         taken.bind(("", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        words = start(0, port, "0").communicate(timeout=120)[1]
+        words = start(0, port, "0").communicate(timeout=patience(120))[1]
     assert is_bind_failure(words, port)
     assert not is_bind_failure(words, port + 1)
     assert not is_connection_error(words)

@@ -13,6 +13,7 @@ import pytest
 
 from scripts.terminal_svg import picture, shortened
 from tests.etcd_server import require_etcd
+from tests.waiting import patience
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def test_the_demo_recovers_from_everything(store: str, tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=patience(280),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,7 +17,7 @@ import pytest
 from tests.jobs import programs
 from tests.jobs.places import COMMAND_TIMEOUT, Place
 from tests.jobs.role_programs import race
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 pytestmark = pytest.mark.soak
 
@@ -64,7 +64,7 @@ def killed(place: Place, steps: int, *words: str) -> bool:
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=COMMAND_TIMEOUT,
+        timeout=patience(COMMAND_TIMEOUT),
         check=False,
     )
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr.decode()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.scripts import require
+from tests.waiting import patience
 
 pytestmark = pytest.mark.lab
 # Where it listens while it has no password is fixed: so this gets a network of its own.
@@ -41,5 +42,5 @@ for life in (1, 2):
 def test_it_comes_up_again_on_its_own_data(tmp_path: Path) -> None:
     require("etcd", "etcdctl", "unshare", "ip")
     program = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "-", sys.executable, "-c", PROGRAM]
-    said = subprocess.run([*program, str(tmp_path)], capture_output=True, text=True, timeout=200, check=False)
+    said = subprocess.run([*program, str(tmp_path)], capture_output=True, text=True, timeout=patience(200), check=False)
     assert (said.returncode, said.stdout) == (0, "1 [] True\n2 ['kept', 'yes'] True\n"), said.stderr[-3000:]

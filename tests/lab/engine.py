@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.scripts import call, require
+from tests.waiting import patience
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Engine:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=within,
+            timeout=patience(within),
             check=False,
         )
         if check:

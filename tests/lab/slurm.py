@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.lab.hosts import Network, network
 from tests.lab.scripts import HERE, call, require
+from tests.waiting import patience
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def cluster(count: int, *, allocated: bool = True) -> Iterator[Cluster]:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=patience(60),
         ).stderr
         job = said.partition("job allocation ")[2].split()[0]
         yield Cluster(hosts, configuration, job)

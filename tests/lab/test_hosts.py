@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.hosts import Network, network
+from tests.waiting import patience
 
 pytestmark = pytest.mark.lab
 
@@ -26,7 +27,7 @@ except TimeoutError:
 
 def probe(hosts: Network, source: str, target: str, timeout: float = 10) -> str:
     argv = hosts.on(source, sys.executable, "-c", PROBE, target, str(timeout))
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=patience(30)).stdout.strip()
 
 
 def test_hosts_have_names_and_reach_each_other_until_they_are_cut() -> None:
@@ -46,7 +47,7 @@ def test_two_networks_at_once_and_nothing_left_of_either() -> None:
     with network(1) as first, network(2) as second:
         left = subprocess.Popen(second.on(second.names[1], "sleep", "300"), stdout=subprocess.PIPE)
         assert not set(first.names) & set(second.names)
-    assert left.wait(timeout=10) != 0
+    assert left.wait(timeout=patience(10)) != 0
     assert left.stdout is not None
     left.stdout.close()
     assert not list(Path("/etc/netns").glob(f"{second.names[0]}*"))

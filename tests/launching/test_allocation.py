@@ -18,7 +18,7 @@ from lattice.process.guard import read_processes
 from tests.agents import ROOT, alive
 from tests.lab.slurm import Cluster, cluster
 from tests.launching.staying import Families
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 pytestmark = pytest.mark.lab
 WITHIN = 180.0
@@ -52,7 +52,7 @@ def started(slurm: Cluster, script: Path, *arguments: str) -> subprocess.Popen[s
 def answer(launcher: subprocess.Popen[str]) -> Any:
     """Wait for the end, and read what was printed last."""
     try:
-        said, errors = launcher.communicate(timeout=WITHIN)
+        said, errors = launcher.communicate(timeout=patience(WITHIN))
     finally:
         launcher.kill()
         launcher.communicate()

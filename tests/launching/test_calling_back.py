@@ -17,6 +17,7 @@ from lattice.launching.reception import Reception
 from tests.agents import ROOT
 from tests.launching.staying import Families, stay
 from tests.leaks import descriptors
+from tests.waiting import patience
 
 NODES = ("n1", "n2")
 ALONE: dict[str, Any] = {"workers_per_host": 1, "backend": None, "framework": "generic", "log_handlers": None}
@@ -170,7 +171,7 @@ def test_when_one_way_ends_all_does_and_what_srun_said_is_told(
     families.pids(2)
     end(tmp_path, int((families.folder / "1.1").read_text().split()[1]))
     with pytest.raises(lattice.AgentFailedError, match="n2") as caught:
-        handle.result(120)
+        handle.result(patience(120))
     assert "srun: error: n2: task 0: Exited" in str(caught.value)
     families.gone(2)
 

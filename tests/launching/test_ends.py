@@ -20,7 +20,7 @@ from lattice.launching import parcel, supervisor
 from tests.agents import ROOT
 from tests.launching.staying import Families, start_family
 from tests.launching.test_launch import ALONE, Unlucky, rank
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_host_that_cannot_begin_is_named_at_once_and_the_others_do_not_wait_fo
     settings = {**ALONE, "hostnames": ["localhost", "127.0.0.1"], "workers_per_host": 1, "env_file": file}
     handle = lattice.launch(os.getpid, wait=False, **settings)
     with pytest.raises(lattice.AgentFailedError, match="there is no such module") as caught:
-        handle.result(60)
+        handle.result(patience(60))
     assert caught.value.host in ("localhost", "127.0.0.1")
     assert len(lattice.launch(os.getpid, **settings).all()) == 2
 
@@ -102,7 +102,7 @@ def test_a_launch_can_be_cancelled_while_hosts_are_started(tmp_path: Path) -> No
     assert handle.status() == "starting"
     handle.cancel()
     with pytest.raises(InterruptedError):
-        handle.result(30)
+        handle.result(patience(30))
     assert handle.status() == "cancelled"
 
 
@@ -113,7 +113,7 @@ def test_a_host_that_says_nothing_does_not_hide_for_long_what_is_wrong_with_anot
     python = shell(tmp_path, first_only(tmp_path, "exec sleep 600") + "echo broken >&2; exit 1\n")
     settings = {**ALONE, "hostnames": ["localhost", "127.0.0.1"], "workers_per_host": 1, "python": python}
     with pytest.raises(lattice.AgentFailedError, match="no agent on 2 hosts") as caught:
-        lattice.launch(os.getpid, wait=False, **settings).result(60)
+        lattice.launch(os.getpid, wait=False, **settings).result(patience(60))
     assert "broken" in str(caught.value) and "no word from" in str(caught.value)
 
 
@@ -220,7 +220,7 @@ def launcher(function: str, families: Families, tmp_path: Path, python: str = ""
 def test_nothing_outlives_a_launcher(number: int, families: Families, tmp_path: Path) -> None:
     with launcher("stay", families, tmp_path) as process:
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=patience(60))
     assert process.returncode == -number
     assert "Error" not in said
     families.gone(2)

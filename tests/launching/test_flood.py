@@ -14,7 +14,7 @@ import lattice
 from lattice.launching.channel import CHUNK
 from lattice.launching.handlers import Files, Origin
 from tests.launching.test_launch import ALONE
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LINES = 20_000
 LONG = "x" * (CHUNK + 1000)
@@ -83,6 +83,6 @@ def test_what_comes_last_arrives_while_the_worker_goes_on(tmp_path: Path) -> Non
         assert any(line.text == "the last before a long step" for line in handle.logs(follow=True))
         assert handle.status() == "running"
         heard.touch()
-        handle.result(120)
+        handle.result(patience(120))
     finally:
         handle.cancel()

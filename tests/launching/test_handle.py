@@ -15,7 +15,7 @@ import lattice
 from lattice.launching.channel import LOG, Channel, Kind
 from lattice.launching.forwarding import WINDOW, Forwarder
 from lattice.launching.supervisor import Node
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 TWO: dict[str, Any] = {
     "hostnames": ["localhost"] * 2,
@@ -68,7 +68,7 @@ def test_hosts_and_logs_of_a_launch_that_runs_restarts_and_ends(tmp_path: Path) 
             lambda: [(host.state, host.round, host.restarts) for host in handle.hosts()] == 2 * [("running", 2, 1)]
         )
         (tmp_path / "go").touch()
-        assert handle.result(60).all() == [0, 1, 2, 3]
+        assert handle.result(patience(60)).all() == [0, 1, 2, 3]
     finally:
         handle.cancel()
     thread.join()
@@ -85,7 +85,7 @@ def test_a_host_that_is_lost_says_why(tmp_path: Path) -> None:
     handle = lattice.launch(talk, (tmp_path,), **{**TWO, "hostnames": ["localhost", "nowhere.invalid"]})
     assert handle.hosts() == () or handle.hosts()[1].hostname == "nowhere.invalid"
     with pytest.raises(lattice.AgentFailedError):
-        handle.result(120)
+        handle.result(patience(120))
     there = handle.hosts()[1]
     assert there.state == "lost" and "nowhere.invalid" in there.reason
     assert not list(handle.logs(follow=True))
@@ -124,7 +124,7 @@ def test_a_handler_that_does_not_return_holds_up_nothing_but_logs() -> None:
     stuck = Stuck()
     handle = lattice.launch(write_much, **{**TWO, "log_handlers": [stuck]})
     try:
-        assert stuck.reached.wait(60)
+        assert stuck.reached.wait(patience(60))
         # All workers end, the agents agree on it, and signs of life go on.
         eventually(lambda: sum(len(host.pids) for host in handle.hosts()) == 0 and handle.hosts()[0].round == 1)
         for node in handle._run._crew.nodes:
@@ -132,7 +132,7 @@ def test_a_handler_that_does_not_return_holds_up_nothing_but_logs() -> None:
         assert handle.status() == "running"
     finally:
         stuck.released.set()
-    handle.result(60)
+    handle.result(patience(60))
     assert stuck.count == 4 * 20_000
 
 
@@ -167,7 +167,7 @@ def test_no_more_is_sent_than_the_launcher_has_taken(tmp_path: Path) -> None:
         while came < total:
             more.clear()
             forwarder.taken(WINDOW)
-            more.wait(30)
+            more.wait(patience(30))
     finally:
         forwarder.taken(total)
         forwarder.close()

@@ -17,7 +17,7 @@ import lattice
 from lattice.process.guard import read_processes
 from tests.agents import ROOT, alive
 from tests.launching.transports.sshd import server
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 ALONE: dict[str, Any] = {"hostnames": ["localhost"], "backend": None, "framework": "generic", "log_handlers": None}
 """without torch: quick"""
@@ -85,7 +85,7 @@ def test_a_pool_goes_on_after_a_run_that_failed_or_was_broken_off() -> None:
         eventually(lambda: handle.status() == "running")
         handle.cancel()
         with pytest.raises(InterruptedError):
-            handle.result(30)
+            handle.result(patience(30))
         assert pool.run(os.getppid).all() == before, "the same agents, and no word of an earlier run"
         pool.run_timeout = 0.5
         with pytest.raises(TimeoutError):
@@ -165,7 +165,7 @@ def test_a_limit_for_the_function_and_a_handle_to_cancel_it() -> None:
     eventually(lambda: handle.status() == "running")
     handle.cancel()
     with pytest.raises(InterruptedError):
-        handle.result(30)
+        handle.result(patience(30))
     assert handle.status() == "cancelled"
 
 

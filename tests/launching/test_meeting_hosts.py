@@ -12,6 +12,7 @@ import pytest
 from tests.agents import ROOT, clean_environment
 from tests.lab.hosts import network
 from tests.launching.transports.sshd import server
+from tests.waiting import patience
 
 pytestmark = pytest.mark.lab
 
@@ -50,7 +51,7 @@ def test_this_host_and_another_in_one_group(order: tuple[str, str], tmp_path: Pa
                 env={**clean_environment(), "SSH_CONNECTION": "192.0.2.1 50000 192.0.2.2 22"},  # of the user's login
                 capture_output=True,
                 text=True,
-                timeout=240,
+                timeout=patience(240),
                 check=False,
             )
         assert ended.returncode == 0, ended.stderr

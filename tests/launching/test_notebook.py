@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lattice.process.guard import read_processes
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 jupyter_client = pytest.importorskip("jupyter_client")
 pytest.importorskip("ipykernel")
@@ -71,7 +71,7 @@ class Kernel:
         self._manager.start_kernel(cwd=str(folder))
         self.client = self._manager.blocking_client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=WITHIN)
+        self.client.wait_for_ready(timeout=patience(WITHIN))
 
     def run(self, code: str) -> Cell:
         return Cell(self.client, code)

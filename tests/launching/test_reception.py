@@ -20,7 +20,7 @@ from lattice.launching.calling import Unreached, reach
 from lattice.launching.certificate import COMMAND, make
 from lattice.launching.reception import MOST, MOST_OF_ONE, TOKEN, Reception
 from lattice.launching.secured import SecuredStream
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 HERE = "127.0.0.1"
 WITHIN = 60.0
@@ -44,7 +44,7 @@ class Desk:
         return reach(self.addresses, self.known_by, token)
 
     def connect(self, source: str = HERE) -> socket.socket:
-        return socket.create_connection(self.addresses[0], timeout=WITHIN, source_address=(source, 0))
+        return socket.create_connection(self.addresses[0], timeout=patience(WITHIN), source_address=(source, 0))
 
     def lose_patience(self, with_tokens: int = 0) -> None:
         """
@@ -64,7 +64,7 @@ class Desk:
         token = os.urandom(TOKEN)
         self.expect(token)
         theirs = self.reach(token)
-        ours = self.arrived.get(timeout=WITHIN)
+        ours = self.arrived.get(timeout=patience(WITHIN))
         try:
             ours.write([b"to ", b"node"])
             theirs.write([b"to launcher"])
@@ -116,7 +116,7 @@ def test_the_announcement_may_come_after_the_call(desk: Desk) -> None:
     assert desk.arrived.empty()
     desk.expect(token)
     calls.join()
-    for stream in (found.get(timeout=WITHIN), desk.arrived.get(timeout=WITHIN)):
+    for stream in (found.get(timeout=patience(WITHIN)), desk.arrived.get(timeout=patience(WITHIN))):
         stream.close()
 
 
@@ -124,7 +124,7 @@ def test_much_in_both_directions_at_the_same_time(desk: Desk) -> None:
     token = os.urandom(TOKEN)
     desk.expect(token)
     theirs = desk.reach(token)
-    ours = desk.arrived.get(timeout=WITHIN)
+    ours = desk.arrived.get(timeout=patience(WITHIN))
     data = os.urandom(1 << 20) * 24
     got: dict[str, bytes] = {}
     crowded = [crowding(stream) for stream in (ours, theirs)]
@@ -140,7 +140,7 @@ def test_much_in_both_directions_at_the_same_time(desk: Desk) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(WITHIN)
+        thread.join(patience(WITHIN))
     assert got["ours"] == data and got["theirs"] == data
     assert crowded == [[], []], "OpenSSL allows one thread at a time"
     theirs.end()  # seen by the other side, and by whoever reads on this one
@@ -187,7 +187,7 @@ def test_a_token_opens_once(desk: Desk) -> None:
         again.sendall(token)
         desk.lose_patience(with_tokens=1)
         assert again.recv(100) == b""
-    desk.arrived.get(timeout=WITHIN).close()
+    desk.arrived.get(timeout=patience(WITHIN)).close()
     theirs.close()
 
 
@@ -329,10 +329,10 @@ def test_a_call_that_is_closed_is_tried_again(desk: Desk) -> None:
         thread.start()
         desk.expect(token)
         theirs = reach([door.getsockname()], desk.known_by, token)
-        ours = desk.arrived.get(timeout=WITHIN)
+        ours = desk.arrived.get(timeout=patience(WITHIN))
         ours.close()
         theirs.close()
-        thread.join(WITHIN)
+        thread.join(patience(WITHIN))
     assert len(calls) == 2
 
 
@@ -352,7 +352,7 @@ def test_afterwards_nobody_listens_and_who_is_in_stays() -> None:
         token = os.urandom(TOKEN)
         desk.expect(token)
         theirs = desk.reach(token)
-        ours = desk.arrived.get(timeout=WITHIN)
+        ours = desk.arrived.get(timeout=patience(WITHIN))
         outside = desk.connect()
     finally:
         here.close()

@@ -16,6 +16,7 @@ from lattice.launch_command import options
 from lattice.launching.settings import Settings, only_in_python
 from lattice.options.arguments import field_docs
 from tests.agents import ROOT, clean_environment
+from tests.waiting import patience
 
 
 def test_type_checkers_are_told_of_every_field() -> None:
@@ -67,7 +68,7 @@ def test_what_cannot_be_meant_is_named_at_once(name: str, value: Any) -> None:
 def run(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {**clean_environment(), "LATTICE_LOG_DIR": str(script.parent / "logs"), "COLUMNS": "100"}
     line = [sys.executable, str(script), *words]
-    return subprocess.run(line, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, env=environ, capture_output=True, text=True, timeout=patience(120), check=False)
 
 
 TYRO = """

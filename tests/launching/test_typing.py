@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.agents import ROOT
+from tests.waiting import patience
 
 SOURCE = """\
 import lattice
@@ -60,7 +61,9 @@ def test_mypy_knows_settings_arguments_and_results(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text(SETTINGS)
     line = [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--cache-dir=cache", "--no-pretty", "typed.py"]
     environ = {**os.environ, "MYPYPATH": str(ROOT / "src"), "COLUMNS": "200"}
-    done = subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=patience(250), check=False
+    )
     said: dict[int, str] = {}
     for found in re.finditer(
         r'^typed\.py:(\d+): (?:note: Revealed type is "(.*)"|error: .*  \[(.*)\])$', done.stdout, re.M

@@ -14,6 +14,7 @@ from typing import Any
 from lattice.launching import remains
 from lattice.launching.task import Task, pack
 from tests.etcd_server import free_ports
+from tests.waiting import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN = 120.0
@@ -76,7 +77,7 @@ def run(
             workers.append(subprocess.Popen(argv, env=environ, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         ended = []
         for rank, worker in enumerate(workers):
-            out, err = worker.communicate(timeout=WITHIN)
+            out, err = worker.communicate(timeout=patience(WITHIN))
             said = os.pread(records[rank], 1 << 20, 0)
             ended.append(Ended(worker.returncode, out, err, remains.read(left[rank]), rank, said))
         return ended
@@ -103,7 +104,7 @@ def run_script(folder: Path, text: str, *, cwd: str = "/") -> str:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=WITHIN,
+        timeout=patience(WITHIN),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lattice.process.guard import is_marked, read_process, read_processes
-from tests.waiting import eventually, pass_time
+from tests.waiting import eventually, pass_time, patience
 
 AGENT = """
 import os, signal, sys
@@ -102,7 +102,7 @@ def test_nobody_outlives_a_killed_agent(agent: Agent) -> None:
 def test_nobody_outlives_an_agent_that_just_returns(agent: Agent) -> None:
     assert agent.process.stdin is not None
     agent.process.stdin.close()
-    assert agent.process.wait(30) == 0
+    assert agent.process.wait(patience(30)) == 0
     eventually(lambda: not agent.living())
 
 
@@ -118,7 +118,7 @@ def test_workers_die_with_the_agent_even_when_the_guard_died_first(agent: Agent)
 @pytest.mark.parametrize("agent", ["limited"], indirect=True)
 def test_an_agent_that_may_not_be_stopped_ends_with_all_that_it_started(agent: Agent) -> None:
     os.kill(agent.process.pid, signal.SIGSTOP)
-    assert agent.process.wait(30) == -signal.SIGKILL
+    assert agent.process.wait(patience(30)) == -signal.SIGKILL
     eventually(lambda: not agent.living())
     eventually(lambda: not agent.folder.exists())
 

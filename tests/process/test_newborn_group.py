@@ -14,7 +14,7 @@ import pytest
 from lattice.process.ports import ReservedPorts
 from lattice.process.zygote import newborn
 from tests.agents import cluster
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_question_is_answered_when_the_master_listens(port: int, monkeypatch
     eventually(lambda: len(refused) >= 3)
     assert not answers
     with listen(port):
-        asking.join(30)
+        asking.join(patience(30))
     assert answers == ["no"]
     assert module._torchelastic_use_agent_store is question, "it is asked in this way only once"
     assert refused == sorted(refused), "it knocks less and less often"

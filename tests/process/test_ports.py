@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lattice.process.ports import ReservedPorts
+from tests.waiting import patience
 
 
 def listening(port: int, address: str = "0.0.0.0", family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
@@ -35,7 +36,7 @@ def test_a_server_can_listen_on_a_reserved_port_and_be_reached(reserved: str) ->
         pytest.skip("no IPv6 here, as in most containers")
     with ReservedPorts(1, reserved) as ports, listening(ports.ports[0], local, family) as server:
         ports.close()
-        with socket.create_connection((local, ports.ports[0]), timeout=10):
+        with socket.create_connection((local, ports.ports[0]), timeout=patience(10)):
             connection, _ = server.accept()
             connection.close()
 
@@ -93,6 +94,6 @@ def test_real_servers_listen_while_the_port_is_reserved(program: str) -> None:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patience(120),
         )
         assert result.returncode == 0, result.stderr

@@ -13,7 +13,7 @@ from lattice.process import cgroups, shortage
 from lattice.process.cgroups import MemoryGroup, groups_of
 from lattice.process.shortage import Shortage, victims
 from tests.limited import limited
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LOGGED = """\
 6,1201,88150900,-;python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
@@ -86,7 +86,7 @@ def test_the_kernel_s_log_tells_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         seen = Shortage()
         try:
             hungry = subprocess.Popen([python, "-c", "x = []\nwhile True: x.append(b'x' * (1 << 20))"])
-            assert hungry.wait(60) == -signal.SIGKILL
+            assert hungry.wait(patience(60)) == -signal.SIGKILL
             eventually(lambda: seen.struck(hungry.pid))
             assert not seen.struck(os.getpid())
         finally:

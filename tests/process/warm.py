@@ -15,7 +15,7 @@ from lattice.process.spawning import Guard
 from lattice.process.warming import DEVICES, Zygote
 from lattice.process.workers import Exit, Worker
 from tests.process.conftest import INCARNATION, MARKER, ended
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LATE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 WORKERS = Path(__file__).parents[1] / "workers"
@@ -105,7 +105,7 @@ def collected(start: Callable[[int, int], Worker]) -> Result:
         reader.start()
     exit = ended(worker, within=60)
     for reader in readers:
-        reader.join(60)
+        reader.join(patience(60))
     for read_end, _ in pipes:
         os.close(read_end)
     worker.close()

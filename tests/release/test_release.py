@@ -14,7 +14,7 @@ import pytest
 
 import lattice
 from tests.etcd_server import free_ports, listens
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,14 @@ def run(*argv: str, cwd: Path | None = None, home: Path | None = None) -> str:
     if home is not None:
         variables["HOME"] = str(home)
     done = subprocess.run(
-        argv, cwd=cwd, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200, check=False
+        argv,
+        cwd=cwd,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(200),
+        check=False,
     )
     assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -20,7 +20,7 @@ from lattice.rl.messages import trajectory_message
 from lattice.rl.transport import Caller
 from lattice.rl.wire import Message, decode, encode
 from tests.rl.race import KEY, metrics
-from tests.waiting import eventually, pass_time
+from tests.waiting import eventually, pass_time, patience
 
 
 class Counting:
@@ -32,7 +32,7 @@ class Counting:
         self.gate.set()
 
     def update(self, batch: Arrays) -> Mapping[str, float]:
-        self.gate.wait(20)
+        self.gate.wait(patience(20))
         self.updates += 1
         return {"rewards": float(batch["reward"].sum())}
 
@@ -84,14 +84,14 @@ def learning(learner: Learner) -> Iterator[Callable[[], Learned]]:
     thread.start()
 
     def end() -> Learned:
-        thread.join(30)
+        thread.join(patience(30))
         return found[0]
 
     try:
         yield end
     finally:
         learner.goal = Goal(updates=0)
-        thread.join(30)
+        thread.join(patience(30))
         assert not thread.is_alive()
 
 

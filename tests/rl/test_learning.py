@@ -22,7 +22,7 @@ from lattice.rl.places import Place
 from lattice.rl.report import read_rewards
 from tests.jobs.places import local
 from tests.rl import race
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 KEY = "of the tests, and long enough"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "rl"
@@ -108,7 +108,7 @@ def test_on_policy_learning_in_one_process(tmp_path: Path) -> None:
     thread.start()
     worker = Worker(Bandit, Softmax, WorkerSettings(address=f"127.0.0.1:{learner.port}", key=KEY, seed=1))
     worked = worker.run()
-    thread.join(30)
+    thread.join(patience(30))
     (learned,) = found
     assert (learned.finished, learned.best, learned.stale) == (True, 8.0, 0), learned
     assert learned.env_steps >= 8000

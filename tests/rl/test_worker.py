@@ -19,7 +19,7 @@ from lattice.rl.keys import Keys
 from lattice.rl.transport import Listener, NoPort
 from lattice.rl.wire import Message, decode, encode
 from tests.rl.race import KEY, Numbered, Same
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 class Puppet:
@@ -66,7 +66,7 @@ def working(
     thread.start()
 
     def end() -> Worked:
-        thread.join(30)
+        thread.join(patience(30))
         return found[0]
 
     try:
@@ -74,7 +74,7 @@ def working(
             yield puppet, end
     finally:
         worker._done = worker._done or "the test has failed"
-        thread.join(30)
+        thread.join(patience(30))
 
 
 def test_what_was_lost_on_the_way_is_sent_again_though_the_learner_answers() -> None:

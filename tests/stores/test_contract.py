@@ -20,7 +20,7 @@ from lattice.core.keyspace import (
 from lattice.errors import StoreRefused, StoreUnavailable
 from lattice.stores import Store
 from tests.stores.collected import Collected
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 lease_ids = count(0x10_0000)
 
@@ -372,7 +372,7 @@ def test_a_sink_may_cancel_its_own_watch(store: Store, root: str) -> None:
     ready = threading.Event()
 
     def sink(item: object) -> None:
-        ready.wait(30)
+        ready.wait(patience(30))
         assert isinstance(item, Batch)
         seen(item)
         watch.cancel()

@@ -17,7 +17,7 @@ from lattice.stores.etcd import EtcdStore
 from tests.etcd_server import EtcdCluster, EtcdServer, free_ports, running
 from tests.stores.certificates import Authority
 from tests.stores.collected import Collected
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 @contextlib.contextmanager
@@ -209,7 +209,7 @@ def test_users_and_passwords(own_etcd: EtcdServer) -> None:
 
 def logins(server: EtcdServer) -> float:
     """Tell how often somebody logged in, by etcd's own count."""
-    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=patience(30)) as answer:
         lines = answer.read().decode().splitlines()
     counted = [line for line in lines if line.startswith("grpc_server_handled_total") and '"Authenticate"' in line]
     return sum(float(line.rpartition(" ")[2]) for line in counted)

@@ -12,7 +12,7 @@ from lattice.core.keyspace import Batch, Put, Transaction
 from lattice.errors import Compacted, LatticeError, StoreUnavailable
 from lattice.stores.memory import MemoryStore
 from tests.stores.collected import Collected
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 def put(store: MemoryStore, key: str, lease: int = 0) -> None:
@@ -73,13 +73,13 @@ def test_cancel_waits_for_a_sink_that_runs() -> None:
 
     def sink(item: object) -> None:
         running.set()
-        release.wait(30)
+        release.wait(patience(30))
         log.append("sink")
 
     watch = store.watch("a", 1, sink)
     writer = threading.Thread(target=put, args=(store, "a"))
     writer.start()
-    assert running.wait(30)
+    assert running.wait(patience(30))
 
     def cancel() -> None:
         watch.cancel()

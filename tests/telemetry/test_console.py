@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from lattice.telemetry.console import Console
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LINE = b"x" * 99 + b"\n"
 
@@ -93,7 +93,7 @@ def test_a_console_that_nobody_reads_holds_nobody_up_and_tells_what_is_missing(r
     began = time.monotonic()
     for _ in range(10_000):
         console.show("stdout", LINE, 1, "/logs/0/stdout")
-    assert time.monotonic() - began < 20, "all patience together is 0.2s"
+    assert time.monotonic() - began < patience(20), "all patience together is 0.2s"
     console.say("the agent is never left out")
     reader.start()
     eventually(lambda: b"not shown" in reader.text)
@@ -118,7 +118,7 @@ def test_a_stopped_terminal_holds_nobody_up() -> None:
     console.say("the end")
     closer = threading.Thread(target=console.close, args=(0.5,))
     closer.start()
-    closer.join(30)
+    closer.join(patience(30))
     assert not closer.is_alive(), "the end does not wait for a terminal for ever"
     text = b""
     while b"the end" not in text or b"lines not shown here" not in text:  # both come through once somebody reads

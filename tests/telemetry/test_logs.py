@@ -15,7 +15,7 @@ import pytest
 from lattice.telemetry.console import Console
 from lattice.telemetry.logfile import LogFile
 from lattice.telemetry.logs import GATHERING, PIPE_SIZE, READ_SIZE, TAIL_SIZE, LogPump, Tails, gathering, open_pipe
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 class Shown(Console):
@@ -105,7 +105,7 @@ def test_a_flood_of_real_workers_loses_not_one_line(pump: LogPump, shown: Shown,
         workers.append(subprocess.Popen([sys.executable, "-c", program.replace("WHO", str(who))], stdout=write))
         os.close(write)
     for who, worker in enumerate(workers):
-        assert worker.wait(60) == 0
+        assert worker.wait(patience(60)) == 0
         assert pump.drain(who, within=30).stdout.endswith(b"199999\nno end")
         written = "".join(f"a line of worker {who} {number}\n" for number in range(200_000)) + "no end"
         assert ((tmp_path / str(who)).read_text() == written) is True, "the file differs"
@@ -189,7 +189,7 @@ def test_a_child_that_keeps_the_pipe_open_holds_nobody_up(pump: LogPump, tmp_pat
     script = "sleep 1000 & echo $!; echo last words"
     worker = subprocess.Popen(["/bin/sh", "-c", script], stdout=write)
     os.close(write)
-    assert worker.wait(30) == 0
+    assert worker.wait(patience(30)) == 0
     child, rest = pump.drain("a").stdout.split(b"\n", 1)
     try:
         assert rest == b"last words\n"

@@ -16,6 +16,7 @@ import pytest
 from lattice.core.spec import StoreSpec
 from lattice.environments.store import store_variables
 from tests.etcd_server import EtcdServer, free_ports
+from tests.waiting import patience
 
 WORKER = Path(__file__).with_name("group_worker.py")
 
@@ -43,7 +44,7 @@ def workers(what: str, world: int, more: dict[str, str]) -> Iterator[list[subpro
 def totals(started: list[subprocess.Popen[str]]) -> list[str]:
     lines = []
     for process in started:
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=patience(120))
         assert process.returncode == 0, errors
         lines += [line.removeprefix("total ") for line in output.splitlines() if line.startswith("total ")]
     return lines
@@ -71,7 +72,7 @@ def test_a_url_is_enough(etcd: EtcdServer, backend: str) -> None:
 
 def test_the_others_go_on_without_rank_0(etcd: EtcdServer) -> None:
     with workers("without_rank_0", 3, variables(etcd)) as (first, *others):
-        assert first.wait(timeout=120) == -signal.SIGKILL
+        assert first.wait(timeout=patience(120)) == -signal.SIGKILL
         for other in others:
             assert other.stdout is not None and other.stdout.readline() == "ready\n"
             assert other.stdin is not None

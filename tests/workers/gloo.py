@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 folder = Path(sys.argv[1])
 number, rank = os.environ["LATTICE_ROUND"], os.environ["LATTICE_RANK"]
-dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+dist.init_process_group("gloo", timeout=timedelta(minutes=10))  # the test that started it gives up sooner
 
 
 def reduced(value: int) -> int:

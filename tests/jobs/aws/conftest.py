@@ -17,6 +17,7 @@ from tests.jobs.aws.commands import Commands, commands
 from tests.jobs.places import Said
 from tests.leaks import no_leaks
 from tests.moto_server import moto_server
+from tests.waiting import patience
 
 __all__ = ["no_leaks"]
 
@@ -112,7 +113,9 @@ class Cloud:
 
     def reset(self, folder: Path) -> None:
         """Begin anew with an empty account."""
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset", method="POST"), timeout=30).close()
+        urllib.request.urlopen(
+            urllib.request.Request(f"{self.url}/moto-api/reset", method="POST"), timeout=patience(30)
+        ).close()
         self.folder, self.answers = folder, []
         self.furnish()
 

@@ -20,7 +20,7 @@ import pytest
 from lattice.jobs.aws import instance, node
 from tests.jobs.aws.conftest import BUCKET, Cloud
 from tests.jobs.aws.test_views import ENDED, ROUND, journal
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 PROGRAM = """\
 import signal, sys, time
@@ -90,8 +90,8 @@ class Machine:
         try:
             eventually((self.folder / "ready").exists, within=60)
             yield attending
-            assert attending.wait(120) == 0
-            assert worker.wait(10) == 143
+            assert attending.wait(patience(120)) == 0
+            assert worker.wait(patience(10)) == 143
         finally:
             for child in (worker, attending):
                 child.kill()

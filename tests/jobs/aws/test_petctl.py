@@ -21,6 +21,7 @@ from tests.agents import ROOT
 from tests.jobs.aws.conftest import BUCKET, REGION, Cloud
 from tests.jobs.aws.price_list import price_list
 from tests.jobs.aws.test_specs import given
+from tests.waiting import patience
 
 Said = Callable[..., Job]
 
@@ -197,7 +198,7 @@ def call(cloud: Cloud, *words: str, **variables: str) -> subprocess.CompletedPro
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patience(180),
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -234,7 +235,7 @@ def test_the_tutorial_from_the_first_command_to_the_last(cloud: Cloud) -> None:
         env=cloud.environ(),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=patience(180),
         check=True,
     )
     spent = sum(node["cost"] for node in json.loads(status.stdout)["nodes"])

@@ -21,6 +21,7 @@ from lattice.jobs.progress import ENDED, RUNNING, NodeView, judge
 from tests.jobs.aws.conftest import Cloud
 from tests.jobs.aws.price_list import price_list, product
 from tests.jobs.aws.test_specs import given
+from tests.waiting import patience
 
 BEGAN = 1_000_000.0
 HOUR = 3600.0
@@ -176,7 +177,7 @@ def answered(command: Sequence[str], environ: dict[str, str], folder: str, answe
             if not piece:
                 break
             said += piece
-        return process.wait(60), said.decode()
+        return process.wait(patience(60)), said.decode()
     finally:
         os.close(ours)
 

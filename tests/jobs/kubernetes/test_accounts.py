@@ -15,7 +15,7 @@ from tests.jobs.kubernetes.pods import KubernetesPlace
 from tests.lab.cluster import IMAGE
 from tests.lab.kubernetes_api import Refused
 from tests.lab.scripts import require
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 AS_IN_A_POD = (
     "mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io && "
@@ -57,7 +57,7 @@ def test_a_job_is_submitted_from_inside_of_the_cluster(place: KubernetesPlace, t
         pod = ["unshare", "--mount", "--propagation", "private", "sh", "-c", AS_IN_A_POD, "sh", str(files)]
         command = [*pod, sys.executable, "-m", "lattice", *words]
         return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=patience(200), check=False
         )
 
     (tmp_path / "tell.py").write_text("print('by an account')\n")

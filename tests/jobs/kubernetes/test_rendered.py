@@ -9,7 +9,7 @@ import subprocess
 from tests.jobs.kubernetes.pods import KEPT_FOR, STARTED, KubernetesPlace
 from tests.lab.cluster import IMAGE
 from tests.lab.scripts import require
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LEARNER = """\
 import lattice
@@ -35,7 +35,7 @@ def kubectl(place: KubernetesPlace, *words: str) -> str:
     """Run the cluster's own command, or a script that does."""
     variables = {"KUBECONFIG": str(place.cluster.kubeconfig), "HOME": str(place.folder)}
     environ = {**os.environ, **variables}
-    ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=patience(120), check=False)
     assert ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
     return ended.stdout
 

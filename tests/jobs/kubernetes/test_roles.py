@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.jobs.kubernetes.pods import KEPT_FOR, STARTED, KubernetesPlace
 from tests.lab.cluster import IMAGE
 from tests.lab.kubernetes_api import Refused
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 LEARNER = """\
 import os, socket
@@ -140,7 +140,7 @@ def test_exec_has_a_terminal_if_there_is_one(place: KubernetesPlace) -> None:
         os.write(leader, b"this\r")
         while b"got this" not in seen:
             seen += os.read(leader, 1000)
-        assert process.wait(60) == 5
+        assert process.wait(patience(60)) == 5
     os.close(leader)
 
 

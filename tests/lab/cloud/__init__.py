@@ -19,7 +19,7 @@ import pytest
 
 from tests.lab.cloud.metadata import CUT, NOTICE
 from tests.lab.scripts import HERE, call, require
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 ROOT = HERE.parents[1]
 REGION = "us-west-2"
@@ -101,7 +101,7 @@ class Cloud:
     def docker(self, instance: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the docker command on an instance."""
         argv = ["docker", "-H", f"unix://{self.folder(instance)}/docker.sock", *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=patience(60), check=False)
 
     def host_name(self, instance: str) -> str:
         """Give the name that an instance's host has for itself."""

@@ -28,6 +28,7 @@ from tests.launching.transports.stream import (
     there_and_back,
     verdict,
 )
+from tests.waiting import patience
 
 WAITS = (sys.executable, "-c", "import os, sys\nos.write(1, b'%9d' % os.getpid())\nsys.stdin.read()")
 
@@ -125,7 +126,7 @@ class TestRealSlurm:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=patience(60),
         )
         assert said.returncode == -signal.SIGKILL, said.stderr
         gone(int(said.stdout))

@@ -27,7 +27,7 @@ from tests.launching.transports.stream import (
     there_and_back,
     verdict,
 )
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 WAITS = (sys.executable, "-c", "import os, sys\nos.write(1, b'%9d' % os.getpid())\nsys.stdin.read()")
 QUICK = ("ServerAliveInterval=1", "ServerAliveCountMax=2")
@@ -169,7 +169,7 @@ def test_a_killed_launcher_leaves_nothing(sshd: Server, config: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=patience(60),
     )
     assert said.returncode == -signal.SIGKILL, said.stderr
     gone(int(said.stdout))
