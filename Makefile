@@ -4,7 +4,7 @@
 # TORCH       what is installed as torch (torch==2.13.0); a fixed version is looked for first where pip is told to look
 # REPOSITORY  section of ~/.pypirc that `make release` uploads to (local)
 # SOAK        rounds of `make soak` (300)
-# JOBS        tests at the same time (3: most of them wait for something)
+# JOBS        tests at the same time (4: most of them wait for something)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -13,35 +13,51 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 REPOSITORY ?= local
 SOAK ?= 300
-JOBS ?= 3
+JOBS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DONE := $(VENV)/done
-APT := etcd-server etcd-client iproute2 util-linux openssl procps make openssh-client openssh-server munge slurmctld slurmd slurm-client
+APT := etcd-server etcd-client iproute2 util-linux openssl procps make openssh-client openssh-server
+LAB_APT := munge slurmctld slurmd slurm-client
 
-.PHONY: help demo test system check docs soak bench wheel release build upload clean
+.PHONY: help demo test lab test-all system lab-system check types lint docs soak bench wheel release build upload clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 demo: $(DONE)/package ## see a job survive a killed worker and a killed node (no root needed, about a minute)
 	@$(BIN)/python -m scripts.demo
 
-test: system $(DONE)/dev ## install what the tests need and run everything
+test: system $(DONE)/dev ## install what the tests need; checks, docs, and all tests that need no lab
 	@$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest tests -n $(JOBS)
+	$(BIN)/python -m pytest tests -m "not lab and not long" -n $(JOBS)
+
+# The first time Kubernetes is compiled, which takes minutes: the tests that need it wait for it, the others do not.
+lab: lab-system $(DONE)/dev ## the rest: network hosts, SLURM, Docker, Kubernetes, AWS hosts, TensorFlow, JAX, long tests
+	$(BIN)/python -m scripts.run_lab $(if $(CI),--once_more) tests -m "lab or long" -n $(JOBS)
+
+test-all: ## make test, then make lab
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory lab
 
 system:
 	@scripts/apt_install.sh $(APT)
 
+lab-system: system
+	@scripts/apt_install.sh $(LAB_APT)
+
 check: $(DONE)/dev ## format, lint, types, import contracts, docs
+	@$(MAKE) --no-print-directory -j2 --output-sync=target types lint docs
+
+types: $(DONE)/dev
+	$(BIN)/mypy
+
+lint: $(DONE)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory docs
 
 docs: $(DONE)/dev ## build the documentation in docs/_build/html
 	@$(MAKE) --no-print-directory -C docs html

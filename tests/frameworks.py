@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.agents import ROOT
+from tests.tiers import require_lab_tier
 
 
 def interpreter(name: str) -> str:
@@ -17,6 +18,7 @@ def interpreter(name: str) -> str:
 
     :param name: of a file in requirements/
     """
+    require_lab_tier(f"the environment {name}")
     made = subprocess.run(
         [ROOT / "scripts" / "framework_venv.sh", name],
         env={**os.environ, "PYTHON": sys.executable},

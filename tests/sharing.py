@@ -21,25 +21,12 @@ SHARED = {
 """where one engine or cluster serves all tests of all files"""
 
 
-CLUSTER = 1800.0
-"""seconds for a test on Kubernetes: for the first one it is built, if this machine never had it"""
-
-
 def unit(nodeid: str) -> str:
     """Name the work that a test belongs to: what it shares with others, or its own name."""
     for beginning, name in SHARED.items():
         if nodeid.startswith(beginning):
             return name
     return nodeid.split("::")[0] if nodeid.startswith(TOGETHER) else nodeid
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark whatever uses the cluster: any of them may be the first that asks for it."""
-    for item in items:
-        if "kubernetes_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.timeout(CLUSTER))
 
 
 # Not xdist's own groups: they are lost with the pytest that we use, without a word.

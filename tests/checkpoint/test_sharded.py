@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from tests.agents import ROOT, AgentProcess, Cluster, clean_environment, cluster
 from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
+from tests.waiting import patience
 
 SAVER = str(ROOT / "tests" / "workers" / "sharded_saver.py")
 
@@ -23,7 +24,8 @@ SAVER = str(ROOT / "tests" / "workers" / "sharded_saver.py")
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Cluster]:
     (tmp_path / "run").mkdir()
-    with cluster(tmp_path / "run", "--framework", "pytorch") as made:
+    # One import for all ranks of a node: it takes longer than all the rest.
+    with cluster(tmp_path / "run", "--framework", "pytorch", "--preload", "torch.distributed.checkpoint") as made:
         yield made
 
 
@@ -120,7 +122,12 @@ def test_a_process_without_a_group_and_nothing_is_touched_by_what_is_damaged(tmp
     def said(value: str) -> list[object]:
         command = [sys.executable, "-c", ALONE, str(where), value]
         done = subprocess.run(
-            command, env={**os.environ, **clean_environment()}, capture_output=True, text=True, timeout=120, check=False
+            command,
+            env={**os.environ, **clean_environment()},
+            capture_output=True,
+            text=True,
+            timeout=patience(120),
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert "UserWarning" not in done.stderr

@@ -11,7 +11,7 @@ from tests.agents import cluster
 from tests.frameworks import interpreter
 
 # The first run installs a framework; after that these take seconds.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 JAX = """
 import jax

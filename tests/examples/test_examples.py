@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from lattice.core.topology import Assignment, RosterEntry
 from lattice.environments import environment
 from lattice.process.ports import ReservedPorts
 from tests.checkpoint.looking import steps
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ADDRESS = "127.0.0.1"
@@ -48,7 +50,7 @@ def workers(world: int, script: str, *arguments: str) -> Iterator[list[subproces
 def outputs(started: list[subprocess.Popen[str]]) -> list[str]:
     texts = []
     for process in started:
-        text, _ = process.communicate(timeout=120)
+        text, _ = process.communicate(timeout=patience(120))
         assert process.returncode == 0, text
         texts.append(text)
     return texts
@@ -69,12 +71,13 @@ def test_hello_shows_its_variables_and_forms_a_group() -> None:
     assert "step 1: 2 workers\nstep 2: 2 workers\n" in texts[0]
 
 
+@pytest.mark.long
 def test_training_goes_on_where_a_killed_worker_left_it_and_with_another_world(tmp_path: Path) -> None:
     broken, whole = str(tmp_path / "broken"), str(tmp_path / "whole")
     with workers(2, "train_elastic.py", "--checkpoint", broken, "--steps", "1000000") as started:
         eventually(lambda: steps(broken), within=120)
         os.kill(started[1].pid, signal.SIGKILL)
-        interrupted, _ = started[0].communicate(timeout=120)
+        interrupted, _ = started[0].communicate(timeout=patience(120))
         assert started[0].returncode != 0
     before = losses(interrupted)
     last = max(before)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from examples.imagenet import main as imagenet
 from tests.agents import ROOT, cluster
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 MAIN = ROOT / "examples" / "imagenet" / "main.py"
 TINY = ("--synthetic", "64", "--image_size", "16", "--batch_size", "16", "--lr", "0.02", "--loaders", "0")
@@ -51,6 +51,7 @@ def test_models_are_as_large_as_those_of_the_paper(arch: str, parameters: int) -
     assert sum(one.numel() for one in model.parameters()) == parameters
 
 
+@pytest.mark.long
 def test_it_goes_on_after_a_killed_worker_and_with_another_number_of_workers(tmp_path: Path) -> None:
     # The file alone, elsewhere: that is how it is submitted.
     alone = tmp_path / "alone" / "main.py"
@@ -119,7 +120,11 @@ def test_workers_share_each_batch_whatever_their_number(world: int, monkeypatch:
 
 def test_what_is_wrong_is_told_before_anything_begins(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(MAIN), "--data", str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(MAIN), "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+        check=False,
     )
     assert done.returncode == 2
     if importlib.util.find_spec("PIL") is None:

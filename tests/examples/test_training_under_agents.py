@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.agents import ROOT, AgentProcess, cluster
 from tests.etcd_server import EtcdServer
 from tests.faults.conftest import address, options
@@ -20,6 +22,7 @@ def lines(*agents: AgentProcess) -> list[tuple[int, float, int, int]]:
     return sorted((int(a), float(b), int(c), int(d)) for part in found for a, b, c, d in part)
 
 
+@pytest.mark.long
 def test_the_loss_falls_through_losing_and_gaining_nodes(etcd: EtcdServer, tmp_path: Path) -> None:
     given = options("1:2", address(etcd), "--framework", "pytorch", "--max_restarts", "1", last_call=30)
     steps = 600

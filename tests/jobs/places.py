@@ -18,7 +18,7 @@ import pytest
 from lattice.process.guard import read_processes
 from tests.lab.slurm import cluster
 from tests.launching.transports.sshd import server
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 COMMAND_TIMEOUT = 300
 
@@ -55,7 +55,7 @@ class Place:
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=COMMAND_TIMEOUT,
+            timeout=patience(COMMAND_TIMEOUT),
             check=False,
         )
         return Said(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
@@ -153,7 +153,7 @@ def _size(size: int) -> list[str]:
 PLACES = {"local": local, "ssh": ssh, "slurm": slurm}
 
 
-@pytest.fixture(params=sorted(PLACES))
+@pytest.fixture(params=["local", "ssh", pytest.param("slurm", marks=pytest.mark.lab)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Every place, one after another; nothing may run there at the end."""
     with PLACES[request.param](tmp_path) as made:

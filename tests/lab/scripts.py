@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import require_lab_tier
+from tests.waiting import patience
+
 HERE = Path(__file__).parent
 
 
 def require(*programs: str) -> None:
     """Skip the test unless it runs as root and the programs are there."""
+    require_lab_tier("what it uses")
     if os.geteuid() != 0:
         pytest.skip("the lab needs root, for namespaces")
     missing = [program for program in programs if shutil.which(program) is None]
@@ -56,8 +60,8 @@ def call(
             start_new_session=True,
         )
         # What it started must go with it, or would hold its output open for as long as it lives.
-        patience = threading.Timer(within, os.killpg, [process.pid, signal.SIGKILL])
-        patience.start()
+        limit = threading.Timer(patience(within), os.killpg, [process.pid, signal.SIGKILL])
+        limit.start()
         try:
             assert process.stderr
             with process.stderr:
@@ -71,9 +75,9 @@ def call(
             process.wait()
             raise
         finally:
-            patience.cancel()
-            patience.join()
-        given_up = f" (it had {within:g} s)" if code == -signal.SIGKILL else ""
+            limit.cancel()
+            limit.join()
+        given_up = f" (it had {patience(within):g} s)" if code == -signal.SIGKILL else ""
         assert code == 0, f"{' '.join(argv)} ended with {code}{given_up}: {''.join(said)[-4000:]}"
         printed.seek(0)
         return printed.read()

@@ -17,9 +17,10 @@ from tests.agents import ROOT
 from tests.frameworks import interpreter
 from tests.lab.hosts import network
 from tests.launching.transports.sshd import server
+from tests.waiting import patience
 
 # The first run installs the libraries; after that these take seconds.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 EXAMPLES = ROOT / "examples" / "launch"
 LINE = re.compile(r"rank (\d+) of (\d+): (\d+) samples, loss (\S+) -> (\S+), weights ([0-9a-f]{8})")
@@ -42,7 +43,7 @@ def run(python: str, argv: Sequence[str], folder: Path, on: Sequence[str] = ()) 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=400,
+        timeout=patience(400),
         check=False,
     )
 
@@ -71,7 +72,6 @@ def test_two_workers_train_one_model(example: str, library: str, samples: int, t
     check(run(python_with(library), [str(EXAMPLES / f"{example}.py"), "--hosts", "localhost"], tmp_path), samples)
 
 
-@pytest.mark.lab
 @pytest.mark.parametrize(("example", "library"), [("ddp", "torch"), ("jax_train", "jax")])
 def test_two_hosts_with_a_worker_each_train_one_model(example: str, library: str, tmp_path: Path) -> None:
     python = python_with(library)

@@ -7,9 +7,13 @@ import pytest
 from tests.simulation.replay import replay
 
 CHUNK, CHUNKS = 250, 40
+QUICK = 8
+"""chunks that run in `make test`; the lab runs all of them"""
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [*range(QUICK), *(pytest.param(chunk, marks=pytest.mark.long) for chunk in range(QUICK, CHUNKS))]
+)
 def test_no_schedule_breaks_a_promise(chunk: int, one_seed: int | None) -> None:
     first = chunk * CHUNK
     seeds = range(first, first + CHUNK)

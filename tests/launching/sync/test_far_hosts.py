@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.launching.sync.far import environ, far_hosts, write
+from tests.waiting import patience
+
+pytestmark = pytest.mark.lab  # hosts with folders of their own: mount namespaces
 
 SCRIPT = """
 import json, os, sys
@@ -71,7 +74,7 @@ def test_a_script_of_a_git_work_tree_finds_its_modules_and_files(tmp_path: Path,
         own["PYTHONPATH"] = f"{project / 'src'}:{own['PYTHONPATH']}"
         done = subprocess.run(
             [sys.executable, str(project / "scripts" / "train.py"), json.dumps(settings)],
-            cwd=project / "work", env=own, capture_output=True, text=True, timeout=120, check=False,
+            cwd=project / "work", env=own, capture_output=True, text=True, timeout=patience(120), check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         *far_ones, near = json.loads(done.stdout.splitlines()[-1])

@@ -24,6 +24,8 @@ from lattice.process.guard import read_processes
 from tests.launching.sync.far import Far, environ, far_hosts, write
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.lab  # hosts with folders of their own: mount namespaces
+
 LARGE = 3_000_000
 
 
