@@ -91,7 +91,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     left_out = config.stash[LEFT_OUT]
-    if "not lab" not in config.getoption("markexpr"):
+    if "not lab" not in config.getoption("markexpr") or not left_out:
         return
     seconds: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
