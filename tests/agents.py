@@ -69,10 +69,6 @@ class AgentProcess:
         """Give all that the agent and its workers wrote to the console."""
         return self.output_file.read_text(errors="replace")
 
-    def last_words(self) -> str:
-        """Give the last line of the agent itself; what its workers wrote at their end may come after it."""
-        return [line for line in self.output().splitlines() if line.startswith("lattice: ")][-1]
-
     def events(self, event: str = "") -> list[dict[str, Any]]:
         """Give the journal so far, or its lines of one kind."""
         if not self.journal.exists():

@@ -20,6 +20,46 @@ print(f"err of {rank} in {number}", file=sys.stderr, flush=True)
 sys.exit(0 if number == "3" else 1 if rank == "0" else 0)
 """
 
+SLOW_PUMP = """
+import sys, threading
+from lattice.cli import run
+from lattice.telemetry.console import Console
+
+reported = threading.Event()
+say, show = Console.say, Console.show
+
+def say_and_note(console, text, *arguments, **options):
+    say(console, text, *arguments, **options)
+    if "First to fail" in text:
+        reported.set()
+
+def show_late(console, stream, text, *arguments):
+    if b"saved what there was" in text:
+        reported.wait(2.0)  # an agent that does not wait for the pump reports meanwhile
+    show(console, stream, text, *arguments)
+
+Console.say, Console.show = say_and_note, show_late
+sys.exit(run())
+"""
+SPEAKS_AT_THE_END = """
+import os, signal, sys, time
+from pathlib import Path
+
+def stop(*_):
+    print("saved what there was", flush=True)
+    sys.exit(0)
+
+ready = Path(sys.argv[1])
+if os.environ["LATTICE_RANK"] == "1":
+    while not ready.exists():
+        time.sleep(0.01)
+    sys.exit("rank 1 fails")
+signal.signal(signal.SIGTERM, stop)
+ready.touch()
+while True:
+    time.sleep(1)
+"""
+
 
 def test_every_round_of_every_worker_keeps_its_files(alone: Cluster) -> None:
     agent = alone.agent("--nproc_per_node", "2", "--max_restarts", "2", entry=[alone.script(SPEAKS)])
@@ -57,6 +97,16 @@ def test_streams_that_are_shown(alone: Cluster, options: list[str], shown: set[s
     }
     assert found == shown
     assert alone.log(1, 0) and alone.log(1, 1, "stderr"), "files get everything whatever is shown"
+
+
+def test_the_final_report_comes_after_all_that_workers_wrote(alone: Cluster) -> None:
+    worker, program = alone.script(SPEAKS_AT_THE_END), alone.script(SLOW_PUMP, "slow_pump.py")
+    agent = alone.agent("--nproc_per_node", "2", entry=[worker, str(alone.folder / "ready")], program=[program])
+    assert agent.wait() == 1
+    lines = agent.output().splitlines()
+    report = next(at for at, line in enumerate(lines) if "First to fail" in line)
+    assert lines.index("[rank 0] saved what there was") < report
+    assert all(line.startswith("lattice: ") for line in lines[report:]), agent.output()
 
 
 def test_a_worker_that_floods_does_not_slow_the_others(alone: Cluster) -> None:

@@ -93,7 +93,7 @@ def test_a_port_that_is_taken(run: Cluster, port: int) -> None:
         line = ["--nnodes", "2", "--master_addr", "127.0.0.1", "--master_port", str(port), "--node_rank", "0"]
         agent = run.agent(*line, program=TORCHRUN)
         assert agent.wait() == 2
-    assert str(port) in agent.last_words()
+    assert str(port) in agent.output().splitlines()[-1]
     assert "Traceback" not in agent.output()
 
 
@@ -114,7 +114,7 @@ def test_when_node_0_is_killed_the_others_stop_after_the_grace(run: Cluster, por
     serving.kill()
     (other,) = (agent for agent in run.agents if agent is not serving)
     assert other.wait() == 1
-    assert f"127.0.0.1:{port}" in other.last_words()
+    assert f"127.0.0.1:{port}" in other.output().splitlines()[-1]
     assert not any(alive(pid) for pid in pids)
 
 

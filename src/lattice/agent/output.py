@@ -46,6 +46,7 @@ class Output:
         self._pump = LogPump(console)
         self._names: dict[int, tuple[int, int]] = {}
         self._opened = 0
+        self._closed = False
 
     def open(self, local_rank: int, folder: Path, *, rank: int, host: str) -> WorkerStreams:
         """
@@ -72,11 +73,23 @@ class Output:
         return self._pump.drain(self._names[local_rank]).stderr.decode(errors="replace")
 
     def finish(self, local_rank: int) -> None:
-        """Take what is left of an ended worker's output, and close its pipes."""
+        """
+        Close the pipes of an ended worker, after what is left in them has been read.
+
+        This does not wait: the loop must go on whatever the disk and the console do. :meth:`close` waits.
+        """
         self._pump.forget(self._names.pop(local_rank))
 
     def close(self) -> None:
-        """Take all that is left; say so if files lack something."""
+        """
+        Show all that workers wrote, then say so if files lack something; for after the loop, because this may wait.
+
+        Pipes are read within the pump's own deadline, so that neither a stopped terminal nor a disk that hangs keeps
+        the agent from ending. A second call does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
         self._pump.close()
         lost = sum(self._pump.lost_bytes.values())
         if lost:

@@ -166,6 +166,7 @@ def supervise(spec: AgentSpec, around: Surroundings, journal: Journal) -> Finish
         around.starter.warm_up()
         around.began(loop)
         finish = loop.run()
+        output.close()  # what the workers wrote comes before our last words, which say why the run ended
         accounts.close(group.steps)
         finish = group.keeper.conclude(finish, loop)
         if part is not None:

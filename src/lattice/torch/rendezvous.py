@@ -30,13 +30,16 @@ _registered = False
 
 
 def register() -> None:
-    """Make ``init_method="lattice://"`` known to torch.distributed; again is fine."""
+    """Make ``init_method="lattice://"`` known to torch.distributed, and see to a worker's end; again is fine."""
     global _registered
     import torch.distributed as dist
+
+    from lattice.torch import ending
 
     if _registered or not dist.is_available():
         return
     dist.register_rendezvous_handler("lattice", handler)  # type: ignore[no-untyped-call]
+    ending.register()
     _registered = True
 
 
