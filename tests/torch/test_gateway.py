@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
+from lattice.errors import StoreUnavailable
 from lattice.torch.etcd_store import EtcdStore
-from lattice.torch.gateway import Access, Gateway
+from lattice.torch.gateway import Access, Body, Gateway
 from tests.etcd_server import EtcdCluster, EtcdServer, free_ports, running
 from tests.stores.certificates import Authority
 from tests.waiting import eventually
@@ -119,6 +120,20 @@ def test_tls_with_client_certificates(tmp_path: Path) -> None:
         # Without TLS the server hangs up, as one that restarts does: only the timeout tells them apart.
         with pytest.raises(dist.DistNetworkError, match=r"closed connection|reset by peer"):
             connect(Access(endpoints), timedelta(seconds=1)).get("key")
+
+
+def test_the_error_names_the_failure_before_the_try_that_the_deadline_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reasons = iter([ConnectionResetError("it hung up"), TimeoutError("timed out")])
+
+    def fail(self: Gateway, path: str, body: Body, deadline: float) -> Body:
+        error = next(reasons, TimeoutError("timed out"))
+        raise StoreUnavailable(str(error)) from error
+
+    monkeypatch.setattr(Gateway, "_try", fail)
+    with pytest.raises(StoreUnavailable, match=r"did not answer in time: it hung up"):
+        Gateway(Access((("127.0.0.1", 1),))).call("/v3/kv/range", {}, time.monotonic() + 0.2)
 
 
 def test_an_etcd_that_moves_is_found_by_the_file_and_known_by_its_name(tmp_path: Path) -> None:

@@ -92,14 +92,17 @@ class Gateway:
         :raises StoreUnavailable: there was no answer until the deadline
         :raises StoreRefused: the answer was a final no
         """
-        pause = 0.0
+        pause, reason = 0.0, ""
         while True:
             try:
                 return self._try(path, body, deadline)
             except StoreUnavailable as error:
+                # The last try is often cut short by the deadline: an earlier one tells more.
+                if not reason or not isinstance(error.__cause__, TimeoutError):
+                    reason = str(error)
                 left = deadline - time.monotonic()
                 if left < SHORTEST:
-                    raise StoreUnavailable(f"etcd at {self._access} did not answer in time: {error}") from error
+                    raise StoreUnavailable(f"etcd at {self._access} did not answer in time: {reason}") from error
             # The first failure is most often an idle connection that the server has closed: no pause for that.
             time.sleep(min(pause, left / 2))
             pause = min(max(0.05, 2 * pause), 1.0)
