@@ -34,8 +34,11 @@ test: system $(DONE)/dev ## install what the tests need; checks, docs, and all t
 	@$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest tests -m "not lab and not long" -n $(JOBS)
 
-# The first time Kubernetes is compiled, which takes minutes: the tests that need it wait for it, the others do not.
+# The first time Kubernetes is compiled, in the background: the tests that need it wait for it, the others do not.
 lab: lab-system $(DONE)/dev ## the rest: network hosts, SLURM, Docker, Kubernetes, AWS hosts, TensorFlow, JAX, long tests
+	@mkdir -p .cache
+	@[ -n "$${LATTICE_TEST_KUBECONFIG:-}" ] || tests/lab/kubernetes/prepare.sh $(BIN)/python > .cache/kubernetes.log 2>&1 & \
+	builder=$$!; trap "kill $$builder 2> /dev/null || true" EXIT; \
 	$(BIN)/python -m scripts.run_lab $(if $(CI),--once_more) tests -m "lab or long" -n $(JOBS)
 
 test-all: ## make test, then make lab

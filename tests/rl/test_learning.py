@@ -117,6 +117,7 @@ def test_on_policy_learning_in_one_process(tmp_path: Path) -> None:
     assert statistics.fmean(rewards[:50]) < 3.5 < 6 < statistics.fmean(rewards[-50:])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "reward", "gain"),
@@ -135,7 +136,9 @@ def test_the_examples_learn_although_learner_and_worker_are_killed(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(root / "src"), *filter(None, sys.path))))
     file = tmp_path / "job.yaml"
     text = (EXAMPLES / f"{name}.yaml").read_text().replace("folder: .", f"folder: {EXAMPLES}")
-    file.write_text(re.sub(r"env: \{RESULTS.*", f"env: {{RESULTS: {results}, REWARD: {reward}, SECONDS: 400}}", text))
+    file.write_text(
+        re.sub(r"env: \{RESULTS.*", f"env: {{RESULTS: {results}, REWARD: {reward}, SECONDS: {patience(400):g}}}", text)
+    )
     with local(tmp_path) as place:
         assert place.submit(name, "--file", str(file), size=0).code == 0
         try:
@@ -144,7 +147,7 @@ def test_the_examples_learn_although_learner_and_worker_are_killed(
             for node in (0, 1):  # the worker that sent something may have been another one
                 pid = eventually(lambda node=node: worker_of(place.home, name, node), within=60)  # type: ignore[misc]
                 os.kill(pid, signal.SIGKILL)
-            assert place.run("wait", "--timeout", "450", name).code == 0, place.run("logs", name).out
+            assert place.run("wait", "--timeout", f"{patience(450):g}", name).code == 0, place.run("logs", name).out
         finally:
             place.run("kill", name)
         eventually(lambda: not place.running(), within=60)
