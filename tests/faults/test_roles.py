@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lattice.core.keyvalue import MARKER
 from tests.agents import alive
 from tests.etcd_server import EtcdServer, free_ports
 from tests.faults.conftest import LEASE
@@ -214,6 +215,7 @@ def test_what_somebody_else_wrote_is_not_believed(job_on_etcd: Job, etcd: EtcdSe
 def test_a_directory_that_is_refused_costs_five_seconds_at_the_start(tmp_path: Path, own_etcd: EtcdServer) -> None:
     own_etcd.enable_auth(("narrow", "narrow", "/lattice/mine/"))
     own_etcd.etcdctl("role", "grant-permission", "narrow", "--prefix=true", "readwrite", "/lattice/%c10d/mine/")
+    own_etcd.etcdctl("role", "grant-permission", "narrow", "readwrite", MARKER)
     with job_on(tmp_path, *on_etcd(own_etcd)) as job:
         learner = job.role("learner", "--rdzv_id", "mine", user="narrow", password="narrow")
         agent = learner.agent()

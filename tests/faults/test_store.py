@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lattice.core.keyspace import Put, Transaction
+from lattice.core.keyvalue import MARKER
+from lattice.stores.etcd import EtcdStore
 from tests.agents import Cluster, alive, processor_time
 from tests.etcd_server import EtcdCluster, EtcdServer, running
 from tests.faults.conftest import LEASE, Form, address
@@ -44,9 +47,12 @@ def unharmed(run: Cluster, pids: list[int]) -> None:
     finish(run)
 
 
-def test_etcd_restarts(form: Form, own_etcd: EtcdServer) -> None:
+@pytest.mark.parametrize("marker", ["kept", "deleted"])
+def test_etcd_restarts(form: Form, own_etcd: EtcdServer, marker: str) -> None:
     run = form("2", "--max_restarts", "1", endpoint=address(own_etcd))
     pids = begun(run)
+    if marker == "deleted":  # by an operator: the data look like others, but are all there
+        assert own_etcd.etcdctl("del", MARKER).strip() == "1"
     own_etcd.restart()
     for agent in run.agents:
         eventually(lambda agent=agent: len(agent.events("store connected")) == 2)  # type: ignore[misc]
@@ -81,6 +87,25 @@ def test_etcd_comes_back_empty(form: Form, own_etcd: EtcdServer) -> None:
     pids = begun(run)
     own_etcd.restart(wipe=True)
     eventually(lambda: [agent for agent in run.agents if agent.events("round refilled")])
+    pass_time(2 * LEASE)
+    unharmed(run, pids)
+
+
+def test_etcd_comes_back_empty_and_others_fill_it_first(form: Form, own_etcd: EtcdServer) -> None:
+    run = form("1", "--max_restarts", "1", endpoint=address(own_etcd))
+    pids = begun(run, nodes=1)
+    (agent,) = run.agents
+    known = agent.events("store connected")[-1]["revision"] + 100  # more than its first round wrote
+    agent.signal(signal.SIGSTOP)
+    own_etcd.restart(wipe=True)
+    store = EtcdStore((own_etcd.endpoint,), request_timeout=10.0)
+    while store.commit(Transaction((Put("/lattice/another-run/x", b""),))).revision <= known:
+        pass
+    store.close()
+    agent.signal(signal.SIGCONT)
+    again = eventually(lambda: agent.events("store connected")[1:])[0]
+    assert again["revision"] > known and again["emptied"], run.outputs()
+    eventually(lambda: agent.events("round refilled"))
     pass_time(2 * LEASE)
     unharmed(run, pids)
 

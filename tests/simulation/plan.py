@@ -112,7 +112,7 @@ def _fault(random: Random, horizon: float) -> Fault:
     elif kind == "away":
         detail = random.choice(("refuses", "silent", "refuses lapsed", "silent lapsed"))
     elif kind == "emptied":
-        lasts, detail = random.uniform(0.1, 6.0), random.choice(("identity", "revision"))
+        lasts, detail = random.uniform(0.1, 6.0), random.choice(("wiped", "refilled"))
     if kind in ("away", "emptied"):
         beside = random.choice(("", "", "", "newcomer", "straggler"))
     elif kind == "join" and random.random() < 0.3:
@@ -128,9 +128,7 @@ def _calm(random: Random, policy: Policy) -> Plan:
         kind = random.choice(("away", "away", "emptied"))
         lasts = random.choice((random.uniform(0.1, 4.0), random.uniform(4.0, 55.0)))
         detail = random.choice(("refuses", "silent", "refuses lapsed", "silent lapsed"))
-        faults.append(
-            Fault(at, kind, 0.0, lasts, detail if kind == "away" else random.choice(("identity", "revision")))
-        )
+        faults.append(Fault(at, kind, 0.0, lasts, detail if kind == "away" else random.choice(("wiped", "refilled"))))
         at += lasts + random.uniform(12.0, 30.0)
     return Plan(
         policy=policy,

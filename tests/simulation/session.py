@@ -165,23 +165,25 @@ class Session:
         if not self.identity:
             yield from self._beginning()
             return
-        if self.lease:
-            lease = self.lease
-            remaining = yield lambda store: store.machine.keep_alive(lease, world.now)
-            if not remaining:
-                self.lease = 0
-        if not self.lease:
-            ttl, fresh = self.agent.policy.lease_ttl, self.world.random.getrandbits(62) | 1
-            self.lease = yield lambda store: store.machine.grant(ttl, world.now, fresh)
+        ttl, lease = self.agent.policy.lease_ttl, self.lease
+        kept = bool(lease) and (yield lambda store: store.machine.keep_alive(lease, world.now)) > 0
+        if not kept:
+            self.lease = 0
+            yield from self._granting(ttl)
         prefix = self.agent.me.keys.control
         identity, snapshot = yield lambda store: (store.identity, store.read(prefix))
+        if kept and identity != self.identity:
+            yield from self._granting(ttl)
         emptied = identity != self.identity or snapshot.revision < self.revision
         self._connected(identity, Connected(world.now, self.lease, snapshot.items, snapshot.revision, emptied))
 
+    def _granting(self, ttl: float) -> Calls:
+        fresh = self.world.random.getrandbits(62) | 1
+        self.lease = yield lambda store: store.machine.grant(ttl, self.world.now, fresh)
+
     def _beginning(self) -> Calls:
         agent, world = self.agent, self.world
-        ttl, fresh = agent.policy.lease_ttl, world.random.getrandbits(62) | 1
-        self.lease = yield lambda store: store.machine.grant(ttl, world.now, fresh)
+        yield from self._granting(agent.policy.lease_ttl)
         record, greeting = greet(agent.me, agent.policy, agent.state.ports, self.lease)
         identity, found = yield lambda store: (store.identity, store.commit(agent.name, greeting))
         said = record if found.succeeded else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from lattice.core.keyspace import Batch, Commit, Snapshot, Transaction
+from lattice.core.keyspace import Batch, Commit, Put, Snapshot, Transaction
 from lattice.core.keyvalue import KeyValueMachine, below
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+UNRELATED = Transaction((Put("/lattice/another-run/key", b""),))
+"""what other runs write"""
 REAPING = 0.5
 """seconds between two looks for lapsed leases, as in etcd"""
 
@@ -32,6 +34,7 @@ class SimulatedStore:
         self.world = world
         self.machine = KeyValueMachine()
         self.identity = 1
+        """the name of the data, another one after each loss: the first client writes it into an empty store"""
         self.up = True
         self.refuses = False
         """while it is away: whether callers learn that at once, or wait in silence"""
@@ -79,15 +82,18 @@ class SimulatedStore:
         Answer again.
 
         :param lapsed: whether leases ran on meanwhile
-        :param emptied: whether it lost everything, and if so whether it has a new "identity" or only a low "revision"
+        :param emptied: "wiped" if it lost everything, "refilled" if other runs have also written into it since, up to
+            a higher revision than before; empty if it kept its data
         """
         if self.up:
             return
         self.world.note("store", "back" + (", empty" if emptied else ", leases ran on" if lapsed else ""))
         self.up = True
         if emptied:
-            self.machine = KeyValueMachine()
-            self.identity += emptied == "identity"
+            known, self.machine = self.machine.revision, KeyValueMachine()
+            self.identity += 1
+            while emptied == "refilled" and self.machine.revision <= known:
+                self.machine.commit(UNRELATED, self.world.now)
             self.reset()
             self._break_watches("the watch is from another life of the store")
         elif not lapsed:

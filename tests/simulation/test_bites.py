@@ -7,6 +7,7 @@ import pytest
 from lattice.core import electing, leader, member, publishing
 from tests.simulation.mutation import Mutation
 from tests.simulation.replay import replay
+from tests.simulation.store import SimulatedStore
 
 WITHIN = 1000
 
@@ -42,3 +43,10 @@ MUTATIONS = (
 def test_a_broken_protocol_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
     assert any(replay(seed, last=1) for seed in range(WITHIN)), f"nothing noticed that {mutation.why}"
+
+
+def test_a_store_that_has_one_name_for_ever_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Then only a lower revision tells that it was emptied, and other runs may have written more than was lost.
+    name = property(lambda store: 1, lambda store, name: None)
+    monkeypatch.setattr(SimulatedStore, "identity", name, raising=False)
+    assert any(replay(seed, last=1) for seed in range(WITHIN)), "nothing noticed that agents take a wipe for an end"

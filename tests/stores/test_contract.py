@@ -17,6 +17,7 @@ from lattice.core.keyspace import (
     Removed,
     Transaction,
 )
+from lattice.core.keyvalue import MARKER
 from lattice.errors import StoreRefused, StoreUnavailable
 from lattice.stores import Store
 from tests.stores.collected import Collected
@@ -182,7 +183,15 @@ def test_128_operations_are_fine_and_129_are_not(store: Store, root: str) -> Non
     operations = tuple(Put(f"{root}{number:03}", b"") for number in range(129))
     assert store.commit(Transaction(operations[:128])).succeeded
     assert len(names(store, root)) == 128
-    for refused in (Transaction(operations), Transaction(operations[:128], read=root)):
+    assert len(store.commit(Transaction(operations[:125], read=root)).items) == 128
+    guards = tuple(CreatedAt(f"{root}absent/{number}", 0) for number in range(128))
+    assert store.commit(Transaction((), guards)).succeeded
+    assert store.commit(Transaction((), guards[:127], read=root)).succeeded
+    for refused in (
+        Transaction(operations),
+        Transaction(operations[:126], read=root),
+        Transaction((), guards, read=root),
+    ):
         with pytest.raises(StoreRefused, match="128"):
             store.commit(refused)
 
@@ -202,8 +211,17 @@ def test_identity_stays(store: Store) -> None:
     assert store.identity() == store.identity() != ""
 
 
-def test_what_is_read_says_of_which_data_it_is(store: Store, root: str) -> None:
-    assert store.read(root, prefix=True).identity == store.read(root + "a").identity == store.identity()
+def test_a_transaction_that_only_reads_says_of_which_data_that_is(store: Store, root: str) -> None:
+    put(store, root + "a")
+    found = store.commit(Transaction((), read=root))
+    assert found.succeeded and found.items == store.read(root, prefix=True).items
+    assert found.identity == store.identity()
+
+
+def test_a_transaction_that_reads_cannot_remove_the_name_of_the_data(store: Store) -> None:
+    for removal in (Delete(MARKER), Delete("/lattice/", prefix=True)):
+        with pytest.raises(StoreRefused, match="writes and deletes"):
+            store.commit(Transaction((removal,), read="/lattice/"))
 
 
 def test_a_lapsed_lease_takes_its_keys_with_it_at_one_revision(store: Store, root: str) -> None:

@@ -7,11 +7,13 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lattice.core.keyspace import CreatedAt, Put, Transaction
+from lattice.core.keyvalue import MARKER
 from lattice.errors import Compacted, StoreRefused, StoreUnavailable, UsageError
 from lattice.stores.etcd import EtcdStore
 from tests.etcd_server import EtcdCluster, EtcdServer, free_ports, running
@@ -114,17 +116,41 @@ def test_a_restarted_server_is_found_again_within_seconds(own_etcd: EtcdServer, 
         assert store.identity() == identity
 
 
-def test_a_wiped_server_has_a_lower_revision_and_no_leases(own_etcd: EtcdServer, root: str) -> None:
+def test_a_wiped_server_has_another_identity_and_no_leases(own_etcd: EtcdServer, root: str) -> None:
     with opened(EtcdStore((own_etcd.endpoint,), request_timeout=2.0)) as store:
-        lease = store.grant(600)
-        for _ in range(5):
-            known = put(store, root + "a")
+        lease, identity = store.grant(600), store.identity()
+        known = put(store, root + "a")
         own_etcd.restart(wipe=True)
         patiently(lambda: store.read(root))
-        # The id comes from etcd's options, so it is the same: only the revision tells.
-        assert store.read(root, prefix=True).revision < known
-        assert store.read(root, prefix=True).items == ()
         assert store.keep_alive(lease) == 0
+        # Other clients may have filled it beyond the revision that was known: that must not hide the wipe.
+        with opened(EtcdStore((own_etcd.endpoint,), request_timeout=10.0)) as other:
+            assert store.read(root, prefix=True).items == ()
+            while put(other, root + "b") <= known:
+                pass
+            found = store.commit(Transaction((), read=root))
+            assert found.revision > known
+            assert found.identity.split(".")[0] == identity.split(".")[0], "etcd's own id comes from its options"
+            assert found.identity != identity
+            assert found.identity == store.identity() == other.identity()
+
+
+def test_clients_that_come_together_agree_on_the_identity(own_etcd: EtcdServer, root: str) -> None:
+    with contextlib.ExitStack() as stack:
+        stores = [stack.enter_context(opened(EtcdStore((own_etcd.endpoint,), request_timeout=10.0))) for _ in range(8)]
+        with ThreadPoolExecutor(len(stores)) as pool:
+            first = set(pool.map(lambda store: store.identity(), stores))
+        assert len(first) == 1
+        # The marker needs no request of its own and no revision: it is written with the first transaction that reads.
+        own_etcd.restart(wipe=True)
+        patiently(lambda: stores[0].read(root))
+        greeting = Transaction((Put(root + "a", b""),), (CreatedAt(root + "a", 0),), read=root)
+        commit = stores[0].commit(greeting)
+        (marker,) = stores[0].read(MARKER).items
+        assert marker.create_revision == commit.revision == 2 and marker.lease == 0
+        again = stores[1].commit(greeting)
+        assert not again.succeeded and again.identity == commit.identity not in first
+        assert again.revision == commit.revision and again.items == commit.items
 
 
 def test_endpoints_take_turns(etcd: EtcdServer, root: str) -> None:

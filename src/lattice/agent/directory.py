@@ -149,14 +149,14 @@ class Directory(Conversation, Companion):
             self._put(Ticked(time.monotonic()))
 
     def _connect(self) -> None:
-        snapshot = self._store.read(self.keys.root, prefix=True)
-        first, another = not self._identity, self._identity != snapshot.identity
+        found = self._store.commit(Transaction((), read=self.keys.root))
+        first, another = not self._identity, self._identity != found.identity
         if not first:
             # Those who were there may only be slower to come back: they are missed when their leases would have lapsed.
             self._missed = {**self._missed, **self._view.entries}
             self._missed_until = time.monotonic() + self._spec.policy.lease_ttl
-        self._identity = snapshot.identity
-        self._view = changed(JobView(), self.keys, snapshot.items)
+        self._identity = found.identity
+        self._view = changed(JobView(), self.keys, found.items)
         self._epoch += 1
         self._dirty = True
         self._look_for_end(first=first)
@@ -167,9 +167,7 @@ class Directory(Conversation, Companion):
         self._publish()
         self._tell()
         epoch = self._epoch
-        self._follow(
-            self.keys.root, snapshot.revision, lambda batch: self._orders.put((epoch, lambda: self._take(batch)))
-        )
+        self._follow(self.keys.root, found.revision, lambda batch: self._orders.put((epoch, lambda: self._take(batch))))
         self._settle()
 
     def _do_what_is_due(self) -> float:

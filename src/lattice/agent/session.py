@@ -101,14 +101,19 @@ class Session(Conversation):
         if not self._identity:
             self._begin()
             return
-        snapshot = self._store.read(self._keys.control, prefix=True)
-        identity = snapshot.identity
-        if identity != self._identity:
-            self._lease = 0  # another store: a lease of this number there is somebody else's
-        if not self._lease or self._store.keep_alive(self._lease) <= 0:
+        # The lease before the data: if the store is emptied between the two, or after them and before the watch, then
+        # this lease is gone as well, and the next heartbeat finds that out.
+        kept = self._lease != 0 and self._store.keep_alive(self._lease) > 0
+        if not kept:
             self._lease = self._store.grant(self._ttl)
-        emptied = identity != self._identity or snapshot.revision < self._revision
-        self._connected(identity, snapshot.items, snapshot.revision, emptied=emptied)
+        found = self._store.commit(Transaction((), read=self._keys.control))
+        identity = found.identity
+        if kept and identity != self._identity:
+            self._lease = self._store.grant(self._ttl)  # a lease of that number there is another client's
+        # A lower revision means a backup of the same data: it lacks what was written last. That it is not lower means
+        # nothing: other runs may have written as much into an emptied store before this agent was back.
+        emptied = identity != self._identity or found.revision < self._revision
+        self._connected(identity, found.items, found.revision, emptied=emptied)
 
     def _begin(self) -> None:
         """Connect for the first time: in most cases this node has joined once it has asked what there is."""

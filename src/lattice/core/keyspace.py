@@ -70,7 +70,7 @@ class Commit:
     """at which it was applied; the store's own if nothing was changed"""
     items: tuple[KeyValue, ...] = ()
     identity: str = field(default="", compare=False)
-    """the name of the data, as in a snapshot; empty if nothing was to be read"""
+    """the name of the data that was read, as :meth:`Store.identity` gives it; empty if nothing was to be read"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,6 @@ class Snapshot:
 
     items: tuple[KeyValue, ...]
     revision: int
-    identity: str = field(default="", compare=False)
-    """the name of the data that it was read from"""
 
 
 @dataclass(frozen=True, slots=True)

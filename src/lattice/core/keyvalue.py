@@ -23,6 +23,10 @@ from lattice.errors import Compacted, StoreRefused, StoreUnavailable
 
 MAX_OPERATIONS = 128
 """operations or guards in one transaction: what etcd accepts by default, so that nobody relies on more"""
+MARKER = "/lattice/%store"
+"""key of a random value that names the data of an etcd: written by the first client, and gone when etcd is wiped"""
+_NAMING = 3
+"""operations that a transaction which reads needs for itself: to read, and to look for the marker or write it"""
 
 
 @dataclass(slots=True)
@@ -214,10 +218,11 @@ def check(transaction: Transaction) -> None:
 
     :raises StoreRefused: for an empty key, more operations or guards than etcd takes, or a key changed twice
     """
-    operations = transaction.operations
-    if len(operations) + bool(transaction.read) > MAX_OPERATIONS or len(transaction.guards) > MAX_OPERATIONS:
-        raise StoreRefused(f"a transaction takes at most {MAX_OPERATIONS} operations and {MAX_OPERATIONS} guards.")
-    written: set[str] = set()
+    operations, reads = transaction.operations, bool(transaction.read)
+    if len(operations) + _NAMING * reads > MAX_OPERATIONS or len(transaction.guards) + reads > MAX_OPERATIONS:
+        limit = f"{MAX_OPERATIONS} operations and {MAX_OPERATIONS} guards"
+        raise StoreRefused(f"a transaction takes at most {limit}, and what it reads counts as {_NAMING} operations.")
+    written = {MARKER} if reads else set()
     deleted: list[Delete] = []
     for operation in operations:
         if isinstance(operation, Delete):

@@ -83,7 +83,12 @@ def end(state: State, outcome: OutcomeRecord) -> Move:
     )
     # The round too: an end that is delayed must not meet a round that began meanwhile.
     guards = (*_guards(state), CreatedAt(keys.outcome, 0), _same_round(state))
-    return write(state, "lead", Transaction(operations, guards), grants=((lease, state.policy.outcome_ttl),))
+    ttl, run = state.policy.outcome_ttl, state.view.run
+    if run is not None and run.record.refill:
+        # A member that was cut off meanwhile will find a store without its run, and take that for emptied just now.
+        # It must still find the outcome when it is back, or it would begin the run anew.
+        ttl = max(ttl, state.policy.store_grace + state.policy.lease_ttl)
+    return write(state, "lead", Transaction(operations, guards), grants=((lease, ttl),))
 
 
 def succeed(state: State, current: RoundRecord) -> Move:

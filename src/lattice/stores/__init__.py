@@ -33,9 +33,9 @@ class Store(Protocol):
 
     def identity(self) -> str:
         """
-        Name the data behind this store: another name means other data.
+        Return the name of the data behind this store: another name means other data.
 
-        :return: the cluster's id
+        A store that lost everything has another name as soon as the first client asks for it.
         """
 
     def read(self, key: str, *, prefix: bool = False) -> Snapshot:
@@ -44,12 +44,15 @@ class Store(Protocol):
 
         :param key: the key or prefix
         :param prefix: whether ``key`` is a prefix
-        :return: what is there, the revision at which it was, and the name of the data as :meth:`identity` gives it
+        :return: what is there, the revision at which it was
         """
 
     def commit(self, transaction: Transaction) -> Commit:
         """
         Apply a transaction if its guards hold, and read what it asks for at the same moment.
+
+        If it reads, the answer has the name of the data that was read. So a transaction without operations is the way
+        to learn what there is and of which data it is.
 
         :raises StoreUnavailable: also when a lease that it names does not exist
         """

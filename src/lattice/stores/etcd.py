@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from lattice.core.keyspace import Commit, CreatedAt, KeyValue, Put, Snapshot, Transaction
-from lattice.core.keyvalue import check
+from lattice.core.keyvalue import MARKER, check
 from lattice.stores import Sink
 from lattice.stores.etcd_client import Endpoints, EtcdClient
 from lattice.stores.etcd_messages import CREATE, EQUAL, MESSAGES, MOD
@@ -48,17 +49,17 @@ class EtcdStore:
 
     def identity(self) -> str:
         """
-        Name the data: etcd's cluster id.
+        Return the name of the data: etcd's cluster id, and the marker that the first client left in it.
 
-        An etcd that was wiped and started with the same options has the same id, but a lower revision.
+        The id alone does not tell: an etcd that was wiped and started with the same options has it again.
         """
-        return f"{self._client.call('Range', key=b'/lattice/', keys_only=True).header.cluster_id:x}"
+        return self.commit(Transaction((), read=MARKER)).identity
 
     def read(self, key: str, *, prefix: bool = False) -> Snapshot:
         """Read one key, or everything that begins with it. Linearizable."""
         start, end = _span(key, prefix)
         response = self._client.call("Range", key=start, range_end=end)
-        return Snapshot(_items(response), response.header.revision, f"{response.header.cluster_id:x}")
+        return Snapshot(_items(response), response.header.revision)
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
@@ -80,13 +81,19 @@ class EtcdStore:
                 success.append(MESSAGES["RequestOp"](request_delete_range={"key": start, "range_end": end}))
         failure = []
         if transaction.read:
+            # A new one each time: this client may be the first one after the next wipe, too.
+            token = secrets.token_hex(8)
             start, end = _span(transaction.read, True)
+            failure.append(MESSAGES["RequestOp"](request_txn=_marked(token)))
             failure.append(MESSAGES["RequestOp"](request_range={"key": start, "range_end": end}))
         response = self._client.call("Txn", compare=compare, success=success + failure, failure=failure)
         if not transaction.read:
             return Commit(response.succeeded, response.header.revision)
-        items, identity = _items(response.responses[-1].response_range), f"{response.header.cluster_id:x}"
-        return Commit(response.succeeded, response.header.revision, items, identity)
+        marker, found = response.responses[-2].response_txn, response.responses[-1].response_range
+        if not marker.succeeded:
+            token = marker.responses[0].response_range.kvs[0].value.decode(errors="replace")
+        identity = f"{response.header.cluster_id:x}.{token}"
+        return Commit(response.succeeded, response.header.revision, _items(found), identity)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> EtcdWatch:
         """Put every change below a prefix into a sink, beginning with the revision after ``after``."""
@@ -139,6 +146,15 @@ class EtcdStore:
         for watch in watches:
             watch.cancel()
         self._client.close()
+
+
+def _marked(token: str) -> Any:
+    """Build the part of a transaction that reads the marker, or writes it if there is none."""
+    key = MARKER.encode()
+    absent = MESSAGES["Compare"](result=EQUAL, target=CREATE, key=key, create_revision=0)
+    write = MESSAGES["RequestOp"](request_put={"key": key, "value": token.encode()})
+    read = MESSAGES["RequestOp"](request_range={"key": key})
+    return MESSAGES["TxnRequest"](compare=[absent], success=[write], failure=[read])
 
 
 def _items(response: Any) -> tuple[KeyValue, ...]:

@@ -19,8 +19,9 @@ _MESSAGES = {
     "RangeResponse": "header 1 Header, kvs 2 KeyValue*",
     "PutRequest": "key 1 bytes, value 2 bytes, lease 3 int64",
     "DeleteRangeRequest": "key 1 bytes, range_end 2 bytes",
-    "RequestOp": "request_range 1 RangeRequest, request_put 2 PutRequest, request_delete_range 3 DeleteRangeRequest",
-    "ResponseOp": "response_range 1 RangeResponse",
+    "RequestOp": "request_range 1 RangeRequest, request_put 2 PutRequest, request_delete_range 3 DeleteRangeRequest,"
+    " request_txn 4 TxnRequest",
+    "ResponseOp": "response_range 1 RangeResponse, response_txn 4 TxnResponse",
     "Compare": "result 1 int32, target 2 int32, key 3 bytes, create_revision 5 int64, mod_revision 6 int64",
     "TxnRequest": "compare 1 Compare*, success 2 RequestOp*, failure 3 RequestOp*",
     "TxnResponse": "header 1 Header, succeeded 2 bool, responses 3 ResponseOp*",

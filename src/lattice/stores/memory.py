@@ -107,8 +107,7 @@ class MemoryStore:
         """Read one key, or everything that begins with it."""
         with self._lock:
             self._now()
-            found = self._machine.read(key, prefix=prefix)
-        return Snapshot(found.items, found.revision, self._identity)
+            return self._machine.read(key, prefix=prefix)
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold; watches have seen it when this returns, or are just being told."""

@@ -41,9 +41,7 @@ class ServedStore:
 
     def read(self, key: str, *, prefix: bool = False) -> Snapshot:
         """Read one key, or everything that begins with it."""
-        line = self._current()
-        found = load_snapshot(line.ask("read", key, prefix))
-        return Snapshot(found.items, found.revision, line.identity())
+        return load_snapshot(self._current().ask("read", key, prefix))
 
     def commit(self, transaction: Transaction) -> Commit:
         """Apply a transaction if its guards hold."""
