@@ -8,6 +8,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Containers often set this. Every process of the tests would compile all of its modules again.
+export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
