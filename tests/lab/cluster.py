@@ -72,6 +72,11 @@ class Cluster:
             for cgroup in node.rglob(container["containerID"].removeprefix("containerd://")):
                 _signal_all(cgroup, signal.SIGKILL)
 
+    def log_folders(self, node: str) -> list[str]:
+        """List the folders in which a node's kubelet has the logs of its pods: ``NAMESPACE_POD_UID``."""
+        (kubelet,) = _pids(self._cgroup() / node, only="kubelet")
+        return [folder.name for folder in Path(f"/proc/{kubelet}/root/var/log/pods").iterdir()]
+
     @contextlib.contextmanager
     def silent_kubelet(self, node: str) -> Iterator[None]:
         """Let a node's kubelet hang for the length of a block: the node is lost to the cluster, and its pods go on."""
@@ -145,8 +150,15 @@ def remains(kubeconfig: Path) -> list[str]:
 
 
 def _signal_all(cgroup: Path, number: signal.Signals, only: str = "") -> None:
+    for pid in _pids(cgroup, only):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def _pids(cgroup: Path, only: str = "") -> Iterator[int]:
+    """List the processes of a cgroup and those below it; only those of a name, if one is given."""
     for listing in cgroup.rglob("cgroup.procs"):
         for pid in listing.read_text().split():
             with contextlib.suppress(OSError):
                 if not only or Path(f"/proc/{pid}/comm").read_text().strip() == only:
-                    os.kill(int(pid), number)
+                    yield int(pid)
