@@ -40,7 +40,7 @@ class Cluster:
 
     def add_node(self, index: int = 2) -> str:
         """Bring a node up, 2 to 4, and give its name; one that lost its power comes back with an empty disk."""
-        call("kubernetes/node.sh", str(index), variables=self._own(), within=120)
+        call("kubernetes/node.sh", str(index), variables=self._own(), within=240)
         return f"node{index}"
 
     @contextlib.contextmanager
@@ -128,7 +128,7 @@ def cluster(tell: Callable[[str], None] | None = None) -> Iterator[Cluster]:
         with tempfile.TemporaryDirectory(prefix="lattice-image-") as folder:
             image = f"{folder}/lattice-node.tar"
             call("kubernetes/image.sh", sys.executable, image, variables=variables, within=600, tell=tell)
-            exports = call("kubernetes/up.sh", "0", image, variables=variables, within=240)
+            exports = call("kubernetes/up.sh", "0", image, variables=variables, within=540)
         kubeconfig = Path(exports.strip().rpartition("=")[2])
         yield Cluster(Api(kubeconfig), variables)
     finally:

@@ -19,7 +19,7 @@ if [ -z "${LAB_INSIDE:-}" ]; then        # called by a person or a test, on the 
   if [ "${2:-}" = off ]; then
     # Everything of the node is in this cgroup, its pods too. SIGKILL at once: nothing gets to say goodbye.
     dark() { local pid; for pid in $(cgroup_pids "$cgroup"); do kill -KILL "$pid" 2>/dev/null || true; done; [ -z "$(cgroup_pids "$cgroup")" ]; }
-    wait_for 10 "the end of $node" dark
+    wait_for 30 "the end of $node" dark
     # Its pods' networks are gone, too, with the mounts that held them: a peer hears nothing, as from any dead machine.
     rm -f "$node.ready"
     exit
@@ -27,7 +27,7 @@ if [ -z "${LAB_INSIDE:-}" ]; then        # called by a person or a test, on the 
   [ -z "$(cgroup_pids "$cgroup")" ] || { say "$node is up"; exit; }
   spawn "$node" "$here/enter.sh" env LAB_INSIDE=1 "$here/node.sh" "$index" "$(cat cache)" "$state"
   ready_or_dead() { [ -f "$node.ready" ] || gone "$node.pid"; }
-  wait_for 60 "$node" ready_or_dead || true
+  wait_for 220 "$node" ready_or_dead || true
   [ -f "$node.ready" ] || { tail -n 20 "$node.log" "$node/kubelet.log" >&2; die "$node did not come up."; }
   exit
 fi
@@ -108,11 +108,11 @@ YAML
 log() { echo "[$(date +%T)] $*"; }
 log "starting"
 containerd -c "$node/containerd.toml" > "$node/containerd.log" 2>&1 &
-wait_for 20 "containerd of $node" ctr -a "$socket" version
+wait_for 60 "containerd of $node" ctr -a "$socket" version
 for image in "$cache"/images/*.tar images/*.tar; do ctr -a "$socket" -n k8s.io images import "$image" >/dev/null; done
 log "images imported"
 api() { curl -fsS --cacert pki/ca.crt -H "Authorization: Bearer $(cat admin.token)" "https://127.0.0.1:6443$1"; }
-wait_for 60 "the API server" api /readyz # a kubelet that comes too early waits 7 s before it tries again
+wait_for 180 "the API server" api /readyz # a kubelet that comes too early waits 7 s before it tries again
 "$cache/bin/kubelet" --config "$node/kubelet.yaml" --kubeconfig "$node.kubeconfig" --root-dir "$state/$node/kubelet" \
   --cert-dir "$state/$node/pki" --hostname-override "$node" --node-ip "10.200.0.$index" \
   --container-runtime=remote --container-runtime-endpoint "unix://$socket" > "$node/kubelet.log" 2>&1 &
@@ -122,7 +122,7 @@ ready() {
   api "/api/v1/nodes/$node" |
     python3 -c 'import json, sys; sys.exit(not any(c["type"] == "Ready" and c["status"] == "True" for c in json.load(sys.stdin)["status"]["conditions"]))'
 }
-wait_for 60 "$node ready" ready
+wait_for 120 "$node ready" ready
 log "ready"
 touch "$node.ready"
 wait -n                                  # containerd or kubelet ended: so does the node
