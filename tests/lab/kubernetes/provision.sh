@@ -107,7 +107,9 @@ if [ "$(cat "$cache/bin/recipe" 2>/dev/null)" != "$recipe" ]; then
   part go unpack_go
   part source unpack_source
   export GOROOT=$work/go/usr/lib/go-1.19 GOPATH=$work/source GOCACHE=$work/gocache PATH=$work/go/usr/lib/go-1.19/bin:$PATH
-  export GOPROXY=off GOFLAGS='' GO111MODULE=off CGO_ENABLED=0 GOGC=400
+  export GOPROXY=off GOFLAGS='' GO111MODULE=off CGO_ENABLED=0 GOGC=400 GOTMPDIR=$work/tmp
+  rm -rf "$GOTMPDIR"                     # of a build that was killed
+  mkdir "$GOTMPDIR"
   part openapi generate_openapi
   part bin compile
   cd "$cache"
