@@ -40,7 +40,7 @@ class Cluster:
 
     def add_node(self, index: int = 2) -> str:
         """Bring a node up, 2 to 4, and give its name; one that lost its power comes back with an empty disk."""
-        call("kubernetes/node.sh", str(index), variables=self._own(), within=120)
+        call("kubernetes/node.sh", str(index), variables=self._own(), within=240)
         return f"node{index}"
 
     @contextlib.contextmanager
@@ -71,6 +71,11 @@ class Cluster:
         for container in found["status"]["containerStatuses"]:
             for cgroup in node.rglob(container["containerID"].removeprefix("containerd://")):
                 _signal_all(cgroup, signal.SIGKILL)
+
+    def log_folders(self, node: str) -> list[str]:
+        """List the folders in which a node's kubelet has the logs of its pods: ``NAMESPACE_POD_UID``."""
+        (kubelet,) = _pids(self._cgroup() / node, only="kubelet")
+        return [folder.name for folder in Path(f"/proc/{kubelet}/root/var/log/pods").iterdir()]
 
     @contextlib.contextmanager
     def silent_kubelet(self, node: str) -> Iterator[None]:
@@ -123,7 +128,7 @@ def cluster(tell: Callable[[str], None] | None = None) -> Iterator[Cluster]:
         with tempfile.TemporaryDirectory(prefix="lattice-image-") as folder:
             image = f"{folder}/lattice-node.tar"
             call("kubernetes/image.sh", sys.executable, image, variables=variables, within=600, tell=tell)
-            exports = call("kubernetes/up.sh", "0", image, variables=variables, within=240)
+            exports = call("kubernetes/up.sh", "0", image, variables=variables, within=540)
         kubeconfig = Path(exports.strip().rpartition("=")[2])
         yield Cluster(Api(kubeconfig), variables)
     finally:
@@ -145,8 +150,15 @@ def remains(kubeconfig: Path) -> list[str]:
 
 
 def _signal_all(cgroup: Path, number: signal.Signals, only: str = "") -> None:
+    for pid in _pids(cgroup, only):
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def _pids(cgroup: Path, only: str = "") -> Iterator[int]:
+    """List the processes of a cgroup and those below it; only those of a name, if one is given."""
     for listing in cgroup.rglob("cgroup.procs"):
         for pid in listing.read_text().split():
             with contextlib.suppress(OSError):
                 if not only or Path(f"/proc/{pid}/comm").read_text().strip() == only:
-                    os.kill(int(pid), number)
+                    yield int(pid)

@@ -136,6 +136,7 @@ class Api:
             subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
             binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
             self.create("rolebindings", namespace, binding)
+            self.wait_for_rule(namespace, name, rules[-1])
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": None}}
         answer = self.call("CoreV1Api", "create_namespaced_service_account_token", name, namespace, request)
         held = yaml.safe_load(self.kubeconfig.read_text())
@@ -146,3 +147,15 @@ class Api:
         kubeconfig.write_text(yaml.safe_dump(held))
         kubeconfig.chmod(0o600)
         return Api(kubeconfig)
+
+    def wait_for_rule(self, namespace: str, account: str, rule: Json) -> None:
+        """Wait until a service account may do what a rule says: the API server learns of it a moment later."""
+        group, resource, verb = (rule[key][-1] for key in ("apiGroups", "resources", "verbs"))
+        asked = {"namespace": namespace, "group": group, "resource": resource, "verb": verb}
+        spec = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": asked}
+
+        def allowed() -> bool:
+            answer = self.call("AuthorizationV1Api", "create_subject_access_review", {"spec": spec})
+            return bool(answer["status"]["allowed"])
+
+        eventually(allowed)

@@ -16,11 +16,16 @@ die() { say "${0##*/}: $*"; exit 1; }
 
 root_only() { [ "$(id -u)" = 0 ] || die "must run as root: namespaces, mounts and cgroups need it."; }
 
-# one_at_a_time FILE: wait until no other script holds FILE, and hold it until this one ends.
+# one_at_a_time FILE: wait until no other script holds FILE, and hold it until this one and all that it started have ended:
+# when the next one goes on, nothing of a killed one writes any more. What the holder writes to FILE.doing is shown meanwhile.
 one_at_a_time() {
+  local patience=0
   mkdir -p "$(dirname "$1")"
   exec 9> "$1"
-  flock 9
+  until flock -w "$patience" 9; do
+    say "${0##*/} [$SECONDS s]: waiting for another one$(sed 's/^/, which is /' "$1.doing" 2>/dev/null || true)"
+    patience=20
+  done
 }
 
 # install PACKAGE...: Debian packages that are missing; their services are not started.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jobs.kubernetes.pods import KubernetesPlace
+from tests.jobs.kubernetes.pods import KubernetesPlace, secret
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
 SERVER = """
@@ -36,18 +36,16 @@ def bucket(place: KubernetesPlace, fill: str = "") -> Iterator[None]:
     :param fill: a program that puts something into it, by a client of boto3 called ``service``
     """
     pytest.importorskip("moto", reason="S3 is moto's")
-    where = ["--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace]
     argv = place.cluster.inside(sys.executable, "-c", SERVER, fill)
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         url = process.stdout.readline().strip()
         assert url
-        place.variables |= dict(zip(KEYS, ("a", "b", "us-east-1", url), strict=True))
-        made = place.run("secret", "create", "aws", "--from_env", *KEYS, *where)
-        assert made.code == 0, made.err
-        yield
+        variables = dict(zip(KEYS, ("a", "b", "us-east-1", url), strict=True))
+        place.variables |= variables
+        with secret(place, "aws", **variables):
+            yield
     finally:
-        place.run("secret", "delete", "aws", *where)
         process.kill()
         process.communicate()

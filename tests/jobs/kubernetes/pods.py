@@ -67,6 +67,23 @@ class KubernetesPlace(Place):
         """List all that there is of any job."""
         return list(self.api.left(self.namespace, OURS))
 
+    def end_jobs(self) -> list[str]:
+        """End all jobs of the test; return what ``lattice kill`` wrote where it failed."""
+        failures = []
+        for name in sorted(self.submitted):
+            said = self.run("kill", "--grace", "5", name)
+            unknown = said.code == 2 and f"there is no job '{name}'" in said.err  # refused, rolled back or forgotten
+            if said.code != 0 and not unknown:
+                failures.append(f"lattice kill {name} ended with {said.code}: {said.out}{said.err}")
+        return failures
+
+    def emptied(self) -> bool:
+        """Check that nothing is left of any job, once what only waits for a kubelet is forgotten."""
+        self.tidy()
+        left = self.left()
+        assert not left, f"left in namespace {self.namespace}: {', '.join(left)}"
+        return True
+
     def kill_agent(self, node: dict[str, Any]) -> None:
         """Kill the agent of a node, from inside its container; its number in there is what status tells."""
         name, _, number = node["host"].rpartition("-")
@@ -83,6 +100,22 @@ def together(place: KubernetesPlace, name: str, world: int) -> bool:
     """Tell whether all nodes of a job run in one round of so many."""
     nodes = place.status(name)["nodes"]
     return {(node["state"], node["world"]) for node in nodes} == {("running", world)} and len(nodes) == world
+
+
+@contextlib.contextmanager
+def secret(place: KubernetesPlace, name: str, **variables: str) -> Iterator[Said]:
+    """Have a Secret of variables for the length of a block, made by ``lattice secret``."""
+    where = ["--kubeconfig", str(place.cluster.kubeconfig), "--namespace", place.namespace]
+    before = dict(place.variables)
+    place.variables |= variables
+    made = place.run("secret", "create", name, "--from_env", *variables, *where)
+    place.variables = before
+    assert made.code == 0, made.err
+    try:
+        yield made
+    finally:
+        deleted = place.run("secret", "delete", name, *where)
+    assert deleted.code == 0, deleted.err
 
 
 @pytest.fixture(scope="session")
@@ -106,8 +139,7 @@ def place(kubernetes_cluster: Cluster, warm: Commands, namespace: str, tmp_path:
     made.queues = True
     yield made
     print("\n".join(made.events()))
-    for name in made.submitted:
-        said = made.run("kill", "--grace", "5", name)
-        print(said.out, said.err)
-    made.tidy()
-    eventually(lambda: not made.left(), within=60)
+    failures = made.end_jobs()
+    # What a kill that failed has left is removed, if it can be, for the tests that come; the failure stays one.
+    eventually(lambda: (not failures or not made.end_jobs()) and made.emptied(), within=120)
+    assert not failures, "\n".join(failures)

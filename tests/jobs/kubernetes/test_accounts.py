@@ -31,6 +31,8 @@ def account(place: KubernetesPlace, folder: Path) -> Path:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
     binding = {**name, "subjects": [subject], "roleRef": role}
     place.api.call("RbacAuthorizationV1Api", "create_namespaced_role_binding", place.namespace, binding)
+    rule = {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["create"]}
+    place.api.wait_for_rule(place.namespace, "operator", rule)
 
     def token() -> str:
         found = place.api.call("CoreV1Api", "read_namespaced_service_account", "operator", place.namespace)
@@ -68,7 +70,7 @@ def test_a_job_is_submitted_from_inside_of_the_cluster(place: KubernetesPlace, t
     assert place.namespace in inside("describe", "inside").stdout
     ended = inside("forget", "inside")
     assert ended.returncode == 0, ended.stderr
-    eventually(lambda: not place.left(), within=60)
+    assert place.left() == []
 
 
 def test_the_plugin_for_gpus_is_made_once(place: KubernetesPlace) -> None:

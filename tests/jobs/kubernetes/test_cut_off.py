@@ -38,7 +38,7 @@ def test_a_submission_that_is_cut_off_is_completed_or_ended(place: KubernetesPla
     (place.folder / "save.py").write_text(programs.SAVE.replace("ready", "prepared"))
     again = place.run(*words)
     assert again.code == 0, again.err
-    eventually(lambda: place.run("logs", "cut").out.count("prepared") == 2, within=150)
+    eventually(lambda: place.run("logs", "cut").out.count("prepared") >= 2, within=150)
     assert sorted(place.running()) == ["cut-0", "cut-1", "cut-rdzv-0"]
     for steps in range(3):
         if not killed(place, steps, "kill", "--grace", "5", "cut"):

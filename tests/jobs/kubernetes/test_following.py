@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from lattice.jobs.kubernetes.following import Lines, of_rank
+from unittest.mock import Mock
+
+from lattice.jobs.kubernetes.client import Client, KubernetesFailed, Stream
+from lattice.jobs.kubernetes.following import Follower, Lines, of_rank
 
 
 def test_each_line_once() -> None:
@@ -20,3 +23,15 @@ def test_a_workers_own_lines() -> None:
     assert of_rank(b"[rank 12 try-1] two\n", 1) is None
     assert of_rank(b"lattice: hello\n", 1) is None
     assert of_rank(b"lattice: hello\n", None) == b"lattice: hello\n"
+
+
+def test_a_pod_that_is_not_there_any_more_is_missed() -> None:
+    where = ("team", "try-0", "node")
+    stream = Mock(Stream, chunks=Mock(return_value=[b"2026-01-01T00:00:01Z one\n"]))
+    for answer, lines, missed in (
+        (KubernetesFailed("not found", 404), [], True),
+        (KubernetesFailed("waiting to start", 400), [], False),
+        (stream, [b"one\n"], False),
+    ):
+        follower = Follower(Mock(Client, log=Mock(side_effect=[answer])), where, lambda: True)
+        assert (list(follower.read(follow=False)), follower.missed) == (lines, missed)

@@ -76,5 +76,4 @@ def test_applied_as_it_is_it_runs_to_its_end_and_its_pods_go(place: KubernetesPl
     eventually(lambda: not place.running(), within=60)
     kubectl(place, "kubectl", "delete", "-f", str(folder))
     kubectl(place, "kubectl", "--namespace", place.namespace, "delete", "secret", "given")
-    place.tidy()
-    eventually(lambda: not place.left(), within=60)
+    eventually(place.emptied, within=60)

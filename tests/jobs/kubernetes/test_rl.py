@@ -52,7 +52,7 @@ def job() -> dict[str, Any]:
     for role in found["roles"].values():
         role["volumes"] = {"packages": {"path": "/packages", "claim": "packages", "read_only": True}}
         role["env"]["PYTHONPATH"] = "/packages"
-    found["roles"]["learner"]["env"] |= {"RESULTS": RESULTS, "REWARD": GOAL, "SECONDS": 250}
+    found["roles"]["learner"]["env"] |= {"RESULTS": RESULTS, "REWARD": GOAL, "SECONDS": 900}
     return found
 
 
@@ -83,7 +83,7 @@ def test_dqn_learns_although_learner_and_worker_lose_their_containers(place: Kub
         eventually(lambda: found(place, STEPS, f"{RESULTS}/state"), within=STARTED)
         for pod in ("dqn-learner-0", "dqn-worker-1"):
             place.cluster.kill_containers(place.namespace, pod)
-        assert place.run("wait", "--timeout", "300", "dqn").code == 0, place.run("logs", "dqn").out
+        assert place.run("wait", "--timeout", "1000", "dqn").code == 0, place.run("logs", "dqn").out
         rows = found(place, LINES, RESULTS, "metrics.jsonl")
         assert (rows[-1]["life"], rows[-1]["reward_best"] >= GOAL) == (2, True), rows[-1]
         again = next(row for row in rows if row["life"] == 2)

@@ -8,7 +8,7 @@ import pty
 import subprocess
 from pathlib import Path
 
-from tests.jobs.kubernetes.pods import KEPT_FOR, STARTED, KubernetesPlace
+from tests.jobs.kubernetes.pods import KEPT_FOR, STARTED, KubernetesPlace, secret
 from tests.lab.cluster import IMAGE
 from tests.lab.kubernetes_api import Refused
 from tests.waiting import eventually, patience
@@ -89,35 +89,41 @@ def test_a_learner_and_its_workers(place: KubernetesPlace) -> None:
     refused = place.run(*words)
     assert (refused.code, "no Secret colours" in refused.err, "Claim results" in refused.err) == (2, True, True)
     claim(place)
-    place.variables["COLOUR"] = "dark green"
-    made = place.run("secret", "create", "colours", "--from_env", "COLOUR", *options(place))
-    assert (made.code, "dark green" in made.err + made.out) == (0, False), made.err
-    assert place.run("secret", "list", *options(place)).out == "colours: COLOUR\n"
-    del place.variables["COLOUR"]
-    place.submitted.add("roles")
-    said = place.run(*words)
-    assert said.code == 0, said.err
-    heard = "heard ['roles-worker-0', 'roles-worker-1'] dark green True"
-    eventually(lambda: heard in place.run("logs", "--role", "learner", "roles").out, within=STARTED)
-    simulated = place.run("logs", "--role", "worker", "-c", "simulator", "roles")
-    assert "GET / HTTP" in simulated.out, simulated.err
+    with secret(place, "colours", COLOUR="dark green") as made:
+        assert "dark green" not in made.err + made.out
+        assert place.run("secret", "list", *options(place)).out == "colours: COLOUR\n"
+        place.submitted.add("roles")
+        said = place.run(*words)
+        assert said.code == 0, said.err
+        heard = "heard ['roles-worker-0', 'roles-worker-1'] dark green True"
+        eventually(lambda: heard in place.run("logs", "--role", "learner", "roles").out, within=STARTED)
+        eventually(
+            lambda: "GET / HTTP" in place.run("logs", "--role", "worker", "-c", "simulator", "roles").out, within=60
+        )
+        look_inside(place)
+        assert "dark green" not in eventually(lambda: description(place), within=60)
 
+        assert place.run("scale", "--role", "worker", "roles", "1").code == 0
+        eventually(lambda: "roles-worker-1" not in place.running(), within=60)
+        assert place.status("roles")["state"] == "running"
+        assert place.run("exec", "roles", "--", "touch", "/lattice/end").code == 0
+        assert place.run("wait", "roles").code == 0
+        eventually(lambda: not place.running(), within=STARTED)
+
+
+def look_inside(place: KubernetesPlace) -> None:
     inside = place.run("exec", "roles", "--role", "worker", "--index", "1", "--", "sh", "-c", "hostname; id -u; exit 3")
     assert (inside.code, inside.out) == (3, "roles-worker-1\n1000\n"), inside.err
     beside = place.run("exec", "roles", "--role", "worker", "-c", "simulator", "--", "sh", "-c", "echo $PPID >&2")
     assert (beside.code, beside.err) == (0, "0\n")
-    described = place.run("describe", "roles").out
-    assert "StatefulSet roles-worker: 2 of 2 pods are ready" in described
-    assert "    simulator: running" in described
-    assert "dark green" not in described
 
-    assert place.run("scale", "--role", "worker", "roles", "1").code == 0
-    eventually(lambda: "roles-worker-1" not in place.running(), within=60)
-    assert place.status("roles")["state"] == "running"
-    assert place.run("exec", "roles", "--", "touch", "/lattice/end").code == 0
-    assert place.run("wait", "roles").code == 0
-    eventually(lambda: not place.running(), within=STARTED)
-    assert place.run("secret", "delete", "colours", *options(place)).code == 0
+
+def description(place: KubernetesPlace) -> str:
+    """Return what is told of the job with all workers ready: a kubelet says so later than a pod's own programs."""
+    described = place.run("describe", "roles").out
+    assert "StatefulSet roles-worker: 2 of 2 pods are ready" in described, described
+    assert "    simulator: running" in described, described
+    return described
 
 
 def test_exec_has_a_terminal_if_there_is_one(place: KubernetesPlace) -> None:
@@ -158,12 +164,15 @@ def test_an_etcd_for_all_jobs_is_made_once_and_used(place: KubernetesPlace, tmp_
         assert place.run("wait", "met").code == 0
         assert not [one for one in place.left() if "met-rdzv" in one]
     finally:
-        place.api.call("CoreV1Api", "delete_namespace", "lattice")
-        with contextlib.suppress(Refused):  # its kubelet may take a minute to tidy up
-            now = {"grace_period_seconds": 0}
-            place.api.call("CoreV1Api", "delete_namespaced_pod", "lattice-rdzv-0", "lattice", **now)
-        eventually(lambda: "lattice" not in namespaces(place), within=120)
+        with contextlib.suppress(Refused):
+            place.api.call("CoreV1Api", "delete_namespace", "lattice")
+        eventually(lambda: is_forgotten(place, "lattice"), within=120)
 
 
-def namespaces(place: KubernetesPlace) -> list[str]:
-    return [one["metadata"]["name"] for one in place.api.call("CoreV1Api", "list_namespace")["items"]]
+def is_forgotten(place: KubernetesPlace, namespace: str) -> bool:
+    """Tell whether a namespace is gone; its pods are forgotten, as their kubelet may take a minute to tidy up."""
+    with contextlib.suppress(Refused):
+        now = {"grace_period_seconds": 0}
+        place.api.call("CoreV1Api", "delete_namespaced_pod", "lattice-rdzv-0", namespace, **now)
+    there = place.api.call("CoreV1Api", "list_namespace")["items"]
+    return namespace not in [one["metadata"]["name"] for one in there]

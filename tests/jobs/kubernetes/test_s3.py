@@ -25,8 +25,8 @@ def test_each_pod_fetches_the_code_from_s3(place: KubernetesPlace) -> None:
         assert place.submit("project", "--secrets", "aws", "s3://bucket/project.tar.gz", "main.py").code == 0
         assert place.submit("alone", "--secrets", "aws", "s3://bucket/alone.py", size=1).code == 0
         assert place.run("wait", "project").code == 0
-        assert place.run("logs", "--rank", "1", "project").out == "fetched\n"
+        eventually(lambda: place.run("logs", "--rank", "1", "project").out == "fetched\n", within=60)
         assert place.run("wait", "alone").code == 0
-        assert place.run("logs", "--rank", "0", "alone").out == "alone\n"
+        eventually(lambda: place.run("logs", "--rank", "0", "alone").out == "alone\n", within=60)
         assert place.submit("none", "--secrets", "aws", "s3://bucket/none.py", size=1).code == 0
         eventually(lambda: "NoSuchKey" in place.status("none")["nodes"][0]["report"], within=STARTED)

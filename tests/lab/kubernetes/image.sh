@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# image.sh PYTHON OUT.tar: the image local/lattice-node:1: Python, etcd, OpenSSL, what Lattice needs, boto3, and Lattice as
+# image.sh PYTHON [OUT.tar]: the image local/lattice-node:1: Python, etcd, OpenSSL, what Lattice needs, boto3, and Lattice as
 # this tree has it now, installed where pip would; its user is 1000. PYTHON is an interpreter with pip, for the download.
-# Give OUT.tar to up.sh, or to load.sh when the cluster is up.
+# Give OUT.tar to up.sh, or to load.sh when the cluster is up. Without OUT.tar only the part that is kept for the next time.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 . "$here/../lab.sh"
 root_only
-usage="image.sh PYTHON OUT.tar"
-python=${1:?$usage} out=$(readlink -f "${2:?$usage}")
+python=${1:?image.sh PYTHON [OUT.tar]}
 source=$(readlink -f "$here/../../../src/lattice")
 base=$("$here/../python_rootfs.sh" cloud "$python" boto3)   # the same as for the lab's cloud, made once
+[ $# -gt 1 ] || exit 0
+out=$(readlink -f "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # The folder is asked for, not the machine's Python: the image's may be another.

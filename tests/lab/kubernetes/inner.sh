@@ -85,7 +85,7 @@ start apiserver "$cache/bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379
   --kubelet-client-certificate=pki/kubelet-client.crt --kubelet-client-key=pki/kubelet-client.key \
   --default-not-ready-toleration-seconds=5 --default-unreachable-toleration-seconds=5 --feature-gates=TTLAfterFinished=true
 start node1 "$here/node.sh" 1 "$cache" "$state"   # imports images while the API server starts
-wait_alive 60 "the API server" api /readyz
+wait_alive 180 "the API server" api /readyz
 log "API server ready"
 
 start controllers "$cache/bin/kube-controller-manager" --kubeconfig=controllers.kubeconfig \
@@ -111,7 +111,7 @@ usable() {
   [ -f node1.ready ] && api /api/v1/namespaces/default/serviceaccounts/default &&
     api /apis/storage.k8s.io/v1/storageclasses/lab
 }
-wait_alive 90 "node1" usable
+wait_alive 180 "node1" usable
 log "node ready"
 touch ready
 

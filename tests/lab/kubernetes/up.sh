@@ -29,12 +29,12 @@ capsule cluster "$here/inner.sh" "$cache" "$state"
 spawn forward "$here/forward.py" "$port" 127.0.0.1:6443 --pid "$(live_pid cluster.init)" --tell "$state/port" \
   ${LAB_OWNER:+--owner "$LAB_OWNER" --then "$here/down.sh"}
 ready_or_dead() { [ -f "$state/ready" ] || gone cluster.init; }
-if ! wait_for 180 "the cluster" ready_or_dead || gone cluster.init; then
+if ! wait_for 400 "the cluster" ready_or_dead || gone cluster.init; then
   tail -n 30 cluster.log >&2
   die "the cluster did not come up; the end of its log is above."
 fi
 forwarding() { gone forward.pid || [ -s "$state/port" ]; }
-if ! wait_for 10 "the forwarded port" forwarding || gone forward.pid; then
+if ! wait_for 60 "the forwarded port" forwarding || gone forward.pid; then
   tail -n 20 forward.log >&2
   die "no port leads to the API server; the reason is above."
 fi
@@ -43,6 +43,6 @@ owns_port - "$port" forward.pid || die "port $port is not ours."
 (umask 077; sed "s/:6443/:$port/" admin.kubeconfig > kubeconfig)
 # Our certificate authority is minutes old: only our own API server can answer this.
 answers() { curl -fsS --cacert pki/ca.crt -H "Authorization: Bearer $(cat admin.token)" "https://127.0.0.1:$port/readyz"; }
-wait_for 10 "the API server through port $port" answers || exit 1
+wait_for 60 "the API server through port $port" answers || exit 1
 touch up
 answer

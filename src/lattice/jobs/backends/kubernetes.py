@@ -116,7 +116,8 @@ class KubernetesBackend:
             )
             watch.start()
         readers: dict[int, Callable[[], Iterator[bytes]]] = {
-            index: partial(self._lines, follower, wanted.rank, follow=follow) for index, follower in followers.items()
+            index: partial(self._lines, here, index, follower, wanted, follow=follow)
+            for index, follower in followers.items()
         }
         return merged(readers, stop)
 
@@ -207,8 +208,17 @@ class KubernetesBackend:
             if text and not wanted.container:
                 yield index, text
 
-    def _lines(self, follower: Follower, rank: int | None, *, follow: bool) -> Iterator[bytes]:
-        return (line for whole in follower.read(follow=follow) if (line := of_rank(whole, rank)) is not None)
+    def _lines(
+        self, here: Deployment, index: int, follower: Follower, wanted: Wanted, *, follow: bool
+    ) -> Iterator[bytes]:
+        for whole in follower.read(follow=follow):
+            if (line := of_rank(whole, wanted.rank)) is not None:
+                yield line
+        if (
+            follower.missed
+        ):  # its pod went after we had looked; the end of its logs is where it is for all that are gone
+            kept_log = here.shelves().get(index, {}).get("log", "")
+            yield from (text for _, text in self._kept_lines({index: kept_log}, wanted))
 
     def _watch(self, record: Record, followers: dict[int, Follower], over: set[int], stopped: threading.Event) -> None:
         """See which nodes write no more: the log of a pod that is kept does not end by itself."""

@@ -73,6 +73,8 @@ class Follower:
         self._stream: Stream | None = None
         self._stopped = threading.Event()
         self._lines = Lines()
+        self.missed = False
+        """whether there was no pod to read from, and so not a line"""
 
     def read(self, *, follow: bool) -> Iterator[bytes]:
         """Give whole lines, until there are no more."""
@@ -85,6 +87,7 @@ class Follower:
                 if error.status not in (0, 400, 404, 500):  # not there, or not begun
                     raise
                 if last:
+                    self.missed = error.status == 404 and not self._lines.since
                     return
             else:
                 yield from self._read(self._stream, last=last)
