@@ -83,6 +83,22 @@ class Checkpointer:
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
+    @property
+    def committed_step(self) -> int | None:
+        """
+        Return the step of the newest checkpoint, saved or restored by this object, that the log in the storage has.
+
+        The log has a checkpoint once the parts of all ranks are written. From then on it survives the loss of every
+        node, and every later ``restore`` finds it or a newer one. Until then only this node's memory has it, and the
+        log may still refuse it: another round may have taken over.
+
+        Reading this never waits for the storage. Only rank 0 is told, whose part is added to the log; for other ranks
+        it stays None.
+
+        :return: None if the log has none of them so far
+        """
+        return self._client.committed_step()
+
     def save(self, step: int, state: Any, metric: float | None = None) -> bool:
         """
         Save a state: numbers, text, bytes, lists, tuples, dicts and numpy arrays, or a dict with torch tensors, modules
@@ -139,6 +155,8 @@ class Checkpointer:
             "stall": round(time.monotonic() - began, 6),
         }
         self._client.keep(arena, facts)
+        if facts["rank"] == 0:
+            self._client.watch_commit(folder, step)
 
     def save_on_notice(self, make: Callable[[], tuple[int, Any]]) -> None:
         """
@@ -186,6 +204,7 @@ class Checkpointer:
                 if me.rank == 0:
                     self._told_of(step)
                 return state, step
+            self._client.begin_commits(None)
             problems.append(f"step {step}: {problem}")
             if me.rank == 0:
                 _say(f"THE CHECKPOINT OF STEP {step} CANNOT BE USED: {problem}. Trying the one before it.")
@@ -260,12 +279,15 @@ class Checkpointer:
             yield self._adopted(me, newest)
         for entry in now.saved:
             self._open(me, now, entry.folder)
+            self._client.begin_commits(entry.step)
             yield entry.folder, entry.step, entry.files
         if not now.saved and newest is None:
             self._open(me, now, "")
 
     def _adopted(self, me: Ranks, found: dict[str, Any]) -> tuple[str, int, Mapping[str, tuple[int, str]]]:
         """Go on from what is in memory: it is written on behalf of this round from here on."""
+        self._client.begin_commits(None)
+        self._client.watch_commit(found["folder"], found["step"])
         self._client.adopt(found["folder"], self._who(me))
         return found["folder"], found["step"], {}
 
