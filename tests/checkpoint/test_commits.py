@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,6 +75,14 @@ def test_what_is_restored_from_memory_is_committed_once_the_log_has_it(missing: 
         eventually(lambda: heir.committed_step == 2)
 
 
+def test_a_metric_that_is_no_number_is_no_reason_to_look_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Checkpointer(tmp_path) as one, Checkpointer(tmp_path) as other:
+        one.save(1, "first", metric=math.nan)
+        assert one.wait(30)
+        monkeypatch.setattr(other._client, "held", list)  # as on another node
+        assert other.restore("") == ("first", 1)
+
+
 def test_a_keeper_that_dies_is_replaced_and_the_next_one_reports_the_commit(missing: Path) -> None:
     with Checkpointer(missing) as one, unblocked_at_the_end(missing):
         one.save(1, "first")
@@ -83,3 +92,24 @@ def test_a_keeper_that_dies_is_replaced_and_the_next_one_reports_the_commit(miss
         process.wait()
         missing.readlink().mkdir()
         eventually(lambda: one.committed_step == 1)  # without another save
+
+
+def test_what_the_round_before_adds_while_another_one_takes_over_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Checkpointer(tmp_path) as one, Checkpointer(tmp_path) as other:
+        one.restore("")
+        one.save(1, "first")
+        assert one.wait(30)
+        create: Callable[[str, bytes], bool] = other._storage.create
+
+        def create_late(name: str, data: bytes) -> bool:
+            monkeypatch.undo()
+            one.save(2, "second")
+            assert one.wait(30) and one.committed_step == 2
+            return create(name, data)
+
+        monkeypatch.setattr(other._storage, "create", create_late)
+        monkeypatch.setattr(other._client, "held", list)  # as on another node
+        monkeypatch.setattr(other._client, "fetch", lambda folder: [])
+        assert other.restore("") == ("second", 2) and other.committed_step == 2
