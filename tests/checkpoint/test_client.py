@@ -172,3 +172,42 @@ def test_it_is_not_asked_for_ever(keeper: Keeper, worker: Client) -> None:
     keeper.die()
     thread.join()
     assert "went away 3 times" in str(raised[0])
+
+
+def test_commits_are_reported_without_waiting(keeper: Keeper, worker: Client) -> None:
+    assert worker.committed_step() is None, "and nothing is started for it"
+    for step in (1, 2, 3):
+        worker.watch_commit(f"folder {step}", step)
+    save(worker)
+    keeper.called()
+    assert worker.committed_step() is None
+    keeper.say({"committed": "folder of another"})
+    keeper.say({"committed": "folder 2"})
+    assert worker.committed_step() == 2
+    keeper.say({"committed": "folder 1"})  # written again by a keeper that came later
+    assert worker.committed_step() == 2
+    keeper.say({"committed": "folder 3"})
+    assert worker.committed_step() == 3
+
+
+def test_a_lost_report_comes_from_the_next_keeper(keeper: Keeper, worker: Client) -> None:
+    save(worker)
+    worker.watch_commit("folder 1", 1)
+    keeper.called()
+    keeper.die()
+    assert worker.committed_step() is None
+    assert worker.committed_step() is None and worker._line is None, "it is not called again at once"
+    worker._reconnect_at = 0.0  # as if a second had passed
+    assert worker.committed_step() is None
+    keeper.called()
+    assert kept(keeper.heard()) == [1]
+    keeper.say({"committed": "folder 1"})
+    assert worker.committed_step() == 1
+
+
+def test_no_keeper_at_all_is_no_error(worker: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, f"lattice-test-{os.urandom(8).hex()}")
+    with pytest.raises(NoKeeper):
+        save(worker)
+    worker.watch_commit("folder 1", 1)
+    assert worker.committed_step() is None

@@ -45,6 +45,7 @@ class Held:
         monkeypatch.setattr(shelf, "open_storage", lambda where: self.storage)
         self.said: list[str] = []
         self.released: list[int] = []
+        self.committed: list[int | str] = []
         self.shelf = Shelf(str(where), self.said.append, lambda: None)
         self._number = 0
 
@@ -72,8 +73,12 @@ class Held:
             "number": self._number,
             "worker": self,
         }
-        self.shelf.add(Part(facts, kept, lambda: self.released.append(step)))
+        release, report = (lambda: self.released.append(step)), (lambda: self.committed.append(step))
+        self.shelf.add(Part(facts, kept, release, report))
         return str(facts["folder"])
+
+    def adopt(self, folder: str, heir: dict[str, Any]) -> None:
+        self.shelf.adopt(folder, heir, lambda: self.committed.append(f"{folder} for {heir['token']}"))
 
 
 @pytest.fixture
@@ -94,10 +99,11 @@ def test_what_another_round_goes_on_from_is_added_on_its_behalf(held: Held, tmp_
     folder = held.add(5)
     held.storage.asked.wait(patience(30))
     opened(held, "new", 2)
-    held.shelf.adopt(folder, heir("new", 2, opened=True))
+    held.adopt(folder, heir("new", 2, opened=True))
     held.storage.open.set()
     eventually(held.shelf.idle)
     assert steps(str(tmp_path / "saved")) == [5] and not held.said
+    assert held.committed == [f"{folder} for new"], "the heir is told"
 
 
 def test_what_nobody_goes_on_from_is_refused_and_can_still_be_adopted(held: Held, tmp_path: Path) -> None:
@@ -107,9 +113,10 @@ def test_what_nobody_goes_on_from_is_refused_and_can_still_be_adopted(held: Held
     held.storage.open.set()
     eventually(held.shelf.idle)
     assert steps(str(tmp_path / "saved")) == [] and "round 2 of run 'run' has taken over" in held.said[0]
-    assert held.shelf.held()[0]["refused"]
-    held.shelf.adopt(folder, heir("new", 2, opened=True))
+    assert held.shelf.held()[0]["refused"] and not held.committed
+    held.adopt(folder, heir("new", 2, opened=True))
     eventually(lambda: steps(str(tmp_path / "saved")) == [5])
+    eventually(lambda: held.committed == [f"{folder} for new"])
 
 
 @pytest.mark.parametrize("kind", [OSError, ValueError])
@@ -126,7 +133,8 @@ def test_only_the_newest_of_each_rank_is_held_while_nothing_can_be_written(
     assert "it does not work" in held.said[0]
     held.storage.fails = None
     eventually(lambda: steps(str(tmp_path / "saved")) == [3])
-    assert "are written to" in held.said[-1]
+    eventually(lambda: "are written to" in held.said[-1])
+    assert held.committed == [3], "of the others the log knows nothing"
 
 
 def test_a_checkpoint_is_complete_when_the_parts_of_all_ranks_are(held: Held, tmp_path: Path) -> None:
@@ -134,7 +142,7 @@ def test_a_checkpoint_is_complete_when_the_parts_of_all_ranks_are(held: Held, tm
     opened(held, "old", 1)
     held.add(1, rank=0, world=2)
     eventually((tmp_path / "saved" / folder_of(1, "old", 0) / "part_0.json").exists)
-    assert steps(str(tmp_path / "saved")) == [] and not held.shelf.idle()
+    assert steps(str(tmp_path / "saved")) == [] and not held.shelf.idle() and not held.committed
     elsewhere = Held(tmp_path / "saved", pytest.MonkeyPatch())  # the keeper of another node
     elsewhere.storage.open.set()
     elsewhere.add(1, rank=1, world=2)
@@ -142,6 +150,7 @@ def test_a_checkpoint_is_complete_when_the_parts_of_all_ranks_are(held: Held, tm
     (entry,) = log.read(held.storage).saved
     assert sorted(entry.files) == ["file-0", "file-1"]
     eventually(held.shelf.idle)
+    assert (held.committed, elsewhere.committed) == ([1], []), "rank 0 is told, once"
 
 
 def test_a_place_that_nobody_opened_is_opened_by_the_first_checkpoint(held: Held, tmp_path: Path) -> None:
@@ -209,7 +218,7 @@ def test_memory_that_waits_for_another_node_is_given_back_if_there_is_no_other(h
 def test_a_round_that_goes_on_from_memory_takes_over_under_its_own_name(held: Held, tmp_path: Path) -> None:
     folder = held.add(5, opened=False)
     assert held.storage.asked.wait(patience(30))
-    held.shelf.adopt(folder, heir("new", 2, opened=False))
+    held.adopt(folder, heir("new", 2, opened=False))
     held.storage.open.set()
     eventually(lambda: steps(str(tmp_path / "saved")) == [5])
     now = log.read(held.storage).opening
@@ -233,3 +242,12 @@ def test_what_was_asked_for_can_be_read_although_it_is_let_go_meanwhile(held: He
     assert held.released == [1]
     with contextlib.closing(Kept(lent, table)) as kept:
         assert kept.files
+
+
+def test_the_heir_of_a_checkpoint_that_the_log_has_is_told_at_once(held: Held) -> None:
+    held.storage.open.set()
+    opened(held, "old", 1)
+    folder = held.add(1)
+    eventually(held.shelf.idle)
+    held.adopt(folder, heir("new", 2, opened=True))
+    assert held.committed == [1, f"{folder} for new"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -91,11 +92,18 @@ def learn(
 
 
 def work(port: int, folder: str, limit: int = 10_000, farewell: float = 5.0) -> None:
-    """Play."""
+    """Play; a file tells that from now on SIGTERM is heard."""
+    # Before and after its work: a test may ask one to stop that is just about to end by itself.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def environment() -> Numbered:
+        Path(folder, f"playing-{os.getppid()}").touch()
+        return Numbered()
+
     settings = WorkerSettings(
         address=f"127.0.0.1:{port}", key=KEY, patience=1.0, limit=limit, credit=min(limit, 4), farewell=farewell
     )
-    worked = Worker(Numbered, Same, settings).run()
+    worked = Worker(environment, Same, settings).run()
     Path(folder, f"worked-{os.getpid()}.json").write_text(json.dumps([worked.reason, worked.untaken]))
 
 

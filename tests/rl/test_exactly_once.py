@@ -2,7 +2,9 @@
 Nothing is lost, nothing is taken in twice: both halves of the protocol in a made-up world.
 
 Lines break and lose what is under way, learners come back from their last checkpoint, workers die and are replaced.
-What a learner knows is in its checkpoint, the list of what it took in included, so that list is what it has trained on.
+A save is at first in the memory of the learner's node only, and then committed: the log in the storage has it. A
+learner that comes back on that node goes on from memory, on another one from what is committed. What a learner knows is
+in its checkpoint, the list of what it took in included, so that list is what it has trained on.
 """
 
 from __future__ import annotations
@@ -17,27 +19,60 @@ from hypothesis import strategies as st
 
 from lattice.rl.intake import Intake, Verdict
 from lattice.rl.outbox import Outbox
+from lattice.rl.pending_saves import PendingSave, PendingSaves
 
 CREDIT, LIMIT = 3, 8
+
+
+@dataclass(frozen=True)
+class Save:
+    """A checkpoint."""
+
+    number: int
+    intake: dict[str, Any]
+    trained: list[tuple[str, int]]
+
+
+@dataclass
+class Storage:
+    """Where saves are: in the memory of the learner's node, and then in the log."""
+
+    memory: list[Save] = field(default_factory=list)
+    committed: Save | None = None
+
+    def commit(self) -> None:
+        if self.memory:
+            self.committed = self.memory.pop(0)
 
 
 class Learner:
     """Takes in, and restores all of it from a checkpoint."""
 
-    def __init__(self, lives: int, saved: dict[str, Any] | None) -> None:
+    def __init__(self, lives: int, storage: Storage, from_memory: bool) -> None:
         self.session = f"life {lives}"
         self.intake = Intake()
         self.trained: list[tuple[str, int]] = []
-        self.saved = saved
-        if saved is not None:
-            self.intake.restore(saved["intake"])
-            self.trained = list(saved["trained"])
+        self.storage, self.pending, self.saves = storage, PendingSaves(), 0
+        storage.memory = storage.memory[-1:] if from_memory else []  # of the others the log will not hear
+        source = storage.memory[-1] if storage.memory else storage.committed
+        if source is not None:
+            self.saves = source.number
+            self.intake.restore(source.intake)
+            self.trained = list(source.trained)
+            self.pending.add(PendingSave(source.number, source.intake, {}))
+            self.note_commits()
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> None:
+        self.saves += 1
         state = self.intake.state()
-        self.saved = {"intake": state, "trained": list(self.trained)}
-        self.intake.saved(state)
-        return self.saved
+        self.storage.memory.append(Save(self.saves, state, list(self.trained)))
+        self.pending.add(PendingSave(self.saves, state, {}))
+
+    def note_commits(self) -> None:
+        committed = self.storage.committed
+        covered = self.pending.take_committed(None if committed is None else committed.number)
+        if covered:
+            self.intake.saved(covered[-1].intake)
 
     def hear(self, message: tuple[Any, ...]) -> tuple[Any, ...]:
         match message:
@@ -95,7 +130,8 @@ class World:
 
     def __init__(self) -> None:
         self.lives = 1
-        self.learner = Learner(1, None)
+        self.storage = Storage()
+        self.learner = Learner(1, self.storage, from_memory=False)
         self.workers = [Worker("0.0"), Worker("1.0"), Worker("2.0")]
         self.gone: list[Worker] = []
 
@@ -127,9 +163,15 @@ class World:
                 worker.cut()
             case "save":
                 self.learner.save()
-            case "learner dies":
+            case "commit":
+                self.storage.commit()
+            case "hear of commits":
+                self.learner.note_commits()
+            case "drop a save":  # of which a storage that failed for a while was given a newer one
+                self.storage.memory = self.storage.memory[1:] or self.storage.memory
+            case "learner dies" | "learner's node dies":
                 self.lives += 1
-                self.learner = Learner(self.lives, self.learner.saved)
+                self.learner = Learner(self.lives, self.storage, action == "learner dies")
                 for one in self.workers:
                     one.there.clear()  # they do not know yet: what they hear is of the old life, or nothing
             case "worker dies":
@@ -140,9 +182,17 @@ class World:
     def check(self) -> None:
         trained = self.learner.trained
         assert len(trained) == len(set(trained)), "trained on twice"
+        committed = self.storage.committed.trained if self.storage.committed is not None else []
         for worker in self.workers + self.gone:
             for number in range(1, worker.forgotten + 1):
                 assert (worker.name, number) in trained, "forgotten by its worker, and lost"
+                assert (worker.name, number) in committed, "forgotten by its worker, and lost with the next node"
+
+    def save_and_commit(self) -> None:
+        self.learner.save()
+        while self.storage.memory:
+            self.storage.commit()
+        self.learner.note_commits()
 
     def settle(self) -> None:
         """Let all faults end, and everything be delivered and saved."""
@@ -155,7 +205,7 @@ class World:
                         worker.back.append(self.learner.hear(worker.there.pop(0)))
                     while worker.back:
                         worker.hear()
-            self.learner.save()
+            self.save_and_commit()
         self.check()
         trained = set(self.learner.trained)
         for worker in self.workers:
@@ -170,7 +220,14 @@ ACTIONS = ("produce", "send", "arrive", "hear") * 4 + (
     "impatient",
     "cut",
     "save",
+    "save",
+    "commit",
+    "commit",
+    "hear of commits",
+    "hear of commits",
+    "drop a save",
     "learner dies",
+    "learner's node dies",
     "worker dies",
 )
 
@@ -202,10 +259,10 @@ def test_a_learner_without_its_checkpoint_goes_on_with_what_workers_have(story: 
     world = World()
     for action, who in story:
         world.do(action, who)
-    world.learner.saved = None  # somebody has deleted it
+    world.storage.memory, world.storage.committed = [], None  # somebody has deleted it
     had = {worker.name: worker.forgotten for worker in world.workers}
     world.lives += 1
-    world.learner = Learner(world.lives, None)
+    world.learner = Learner(world.lives, world.storage, from_memory=False)
     for worker in world.workers:
         worker.cut()
         worker.forgotten = 0
@@ -222,7 +279,7 @@ def test_a_learner_without_its_checkpoint_goes_on_with_what_workers_have(story: 
                 worker.back.append(world.learner.hear(worker.there.pop(0)))
             while worker.back:
                 worker.hear()
-        world.learner.save()
+        world.save_and_commit()
     trained = world.learner.trained
     assert len(trained) == len(set(trained))
     for worker in world.workers:
@@ -264,4 +321,4 @@ def test_what_is_stale_is_refused_once_and_for_all() -> None:
     assert intake.marks("w") == (4, 4)
     again = Intake(2)
     again.restore(state)
-    assert (again.marks("w"), again.counts[Verdict.STALE]) == ((4, 4), 1)
+    assert (again.marks("w"), again.counts[Verdict.STALE]) == ((4, 0), 1), "it may be in memory only"

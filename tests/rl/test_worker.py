@@ -120,6 +120,21 @@ def test_it_plays_with_the_newest_policy_and_evaluates_the_one_that_it_is_told_t
         end()
 
 
+def test_a_full_worker_asks_the_next_learner_for_room_after_it_has_sent_everything_again() -> None:
+    with working(limit=2, patience=30.0) as (learner, end):
+        learner.hear("hello")
+        learner.say("welcome", "one", 0, version=0)
+        learner.hear("full", "one")
+        learner.say("ack", "two", 0)  # another life, which has nothing
+        assert learner.hear("hello").fields["full"] is True
+        learner.say("welcome", "two", 0)
+        assert [learner.hear("trajectory").fields["number"] for _ in range(2)] == [1, 2]
+        learner.say("ack", "two", 2)
+        learner.hear("full")  # a checkpoint that the greeting had asked for may have had neither
+        learner.say("done", "two", 0, reason="enough")
+        end()
+
+
 class Crashing(Numbered):
     """Ends the process of its simulator in the first evaluation: the second environment that there is."""
 

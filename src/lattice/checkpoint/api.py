@@ -83,6 +83,22 @@ class Checkpointer:
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
+    @property
+    def committed_step(self) -> int | None:
+        """
+        Return the step of the newest checkpoint, saved or restored by this object, that the log in the storage has.
+
+        The log has a checkpoint once the parts of all ranks are written. From then on it survives the loss of every
+        node, and every later ``restore`` finds it or a newer one. Until then only this node's memory has it, and the
+        log may still refuse it: another round may have taken over.
+
+        Reading this never waits for the storage. Only rank 0 is told, whose part is added to the log; for other ranks
+        it stays None.
+
+        :return: None if the log has none of them so far
+        """
+        return self._client.committed_step()
+
     def save(self, step: int, state: Any, metric: float | None = None) -> bool:
         """
         Save a state: numbers, text, bytes, lists, tuples, dicts and numpy arrays, or a dict with torch tensors, modules
@@ -139,6 +155,8 @@ class Checkpointer:
             "stall": round(time.monotonic() - began, 6),
         }
         self._client.keep(arena, facts)
+        if facts["rank"] == 0:
+            self._client.watch_commit(folder, step)
 
     def save_on_notice(self, make: Callable[[], tuple[int, Any]]) -> None:
         """
@@ -186,6 +204,7 @@ class Checkpointer:
                 if me.rank == 0:
                     self._told_of(step)
                 return state, step
+            self._client.begin_commits(None)
             problems.append(f"step {step}: {problem}")
             if me.rank == 0:
                 _say(f"THE CHECKPOINT OF STEP {step} CANNOT BE USED: {problem}. Trying the one before it.")
@@ -258,14 +277,25 @@ class Checkpointer:
         if newest is not None and newest["folder"] not in {entry.folder for entry in now.saved}:
             self._open(me, now, newest["folder"])
             yield self._adopted(me, newest)
-        for entry in now.saved:
-            self._open(me, now, entry.folder)
+        passed: set[str] = set()
+        while True:
+            entry = next((entry for entry in now.saved if entry.folder not in passed), None)
+            if entry is None and (passed or newest is not None):
+                return
+            later = self._open(me, now, entry.folder if entry is not None else "")
+            if later is not None and _newest_folder(later) != _newest_folder(now):
+                now = later  # the round before has added one since the log was read: nothing newer can come now
+                continue
+            if entry is None:
+                return
+            passed.add(entry.folder)
+            self._client.begin_commits(entry.step)
             yield entry.folder, entry.step, entry.files
-        if not now.saved and newest is None:
-            self._open(me, now, "")
 
     def _adopted(self, me: Ranks, found: dict[str, Any]) -> tuple[str, int, Mapping[str, tuple[int, str]]]:
         """Go on from what is in memory: it is written on behalf of this round from here on."""
+        self._client.begin_commits(None)
+        self._client.watch_commit(found["folder"], found["step"])
         self._client.adopt(found["folder"], self._who(me))
         return found["folder"], found["step"], {}
 
@@ -284,17 +314,22 @@ class Checkpointer:
         thread.join(SOON)
         return box[0] if box else None
 
-    def _open(self, me: Ranks, now: History, source: str) -> None:
-        """Take over: nobody who came before adds anything from here on. If that cannot be written, the keeper will."""
+    def _open(self, me: Ranks, now: History, source: str) -> History | None:
+        """
+        Take over: no earlier round adds anything from here on. If that cannot be written, the keeper will.
+
+        :return: the log with the entry; None if it could not be written
+        """
         before, at = now.opening, time.time()
         since = before.since if before is not None and before.run == me.run else at
         entry = Opened(self._token, me.run, me.round, at, source, me.restarts, since)
         try:
-            log.add(self._storage, entry)
+            later = log.add(self._storage, entry)
         except OSError as error:
             _say(f"{self.where} can be read, but not written: {error}. Training goes on, and saving is tried again.")
-            return
+            return None
         self._opened = entry
+        return later
 
     def _load(self, me: Ranks, default: S, folder: str, files: Mapping[str, tuple[int, str]]) -> tuple[S, str]:
         """Give the state, or why it cannot be had."""
@@ -370,6 +405,10 @@ class Checkpointer:
                     said = text
                     _say(f"{self.where} does not answer, trying for {self._timeout:.0f}s: {text}")
             time.sleep(PAUSE)
+
+
+def _newest_folder(now: History) -> str:
+    return now.saved[0].folder if now.saved else ""
 
 
 def _has_tensors(state: Any) -> bool:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from lattice.checkpoint.memory import Arena, Kept
@@ -54,6 +55,10 @@ class Client:
         self._asked = 0
         self._answers: list[tuple[dict[str, Any], int | None]] = []
         """to the last question"""
+        self._watched: dict[str, int] = {}
+        """steps of checkpoints whose commit was not reported yet, by folder, in the order of the saves"""
+        self._committed: int | None = None
+        self._reconnect_at = 0.0
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
@@ -96,6 +101,44 @@ class Client:
     def give_up(self, arena: Arena) -> None:
         """Take memory back into which nothing could be saved."""
         self._free.append(arena)
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def watch_commit(self, folder: str, step: int) -> None:
+        """Note a checkpoint of which :meth:`committed_step` should tell; newer than all that were noted before."""
+        self._watched[folder] = step
+
+    def begin_commits(self, step: int | None) -> None:
+        """
+        Forget the checkpoints that were noted.
+
+        :param step: of a checkpoint that the log has; None if there is none
+        """
+        self._watched, self._committed = {}, step
+
+    def committed_step(self) -> int | None:
+        """
+        Return the step of the newest noted checkpoint that the log has; None if it has none of them.
+
+        Reads what the keeper has reported and does not wait for more. A keeper that died is replaced, at most once
+        each ``AGAIN`` seconds: the next one is handed what is lent, writes it, and reports.
+        """
+        now = time.monotonic()
+        if self._watched and (self._line is not None or (self._lent and now >= self._reconnect_at)):
+            with suppress(NoKeeper, OSError):  # tried again soon
+                self._take()
+            if self._line is None:
+                self._reconnect_at = now + AGAIN
+        return self._committed
+
+    def _note_commit(self, folder: str) -> None:
+        if folder not in self._watched:
+            return
+        for older in tuple(self._watched):  # what is older will not be restored any more
+            step = self._watched.pop(older)
+            if older == folder:
+                self._committed = step
+                return
 
     # -- restoring ---------------------------------------------------------------------------------------------------
 
@@ -145,11 +188,17 @@ class Client:
     def _connected(self) -> socket.socket:
         if self._process != os.getpid():  # a fork of the one that had the connection, and its memory
             self._process, self._line, self._free, self._lent, self._made = os.getpid(), None, [], {}, 0
+            self._watched = {}
         if self._line is None:
-            self._line = _call()
+            line = _call()
             self._forget()
-            for arena, message in self._lent.values():  # it is another one, which knows nothing yet
-                send(self._line, {**message, "where": self._where}, arena.descriptor)
+            try:
+                for arena, message in self._lent.values():  # it is another one, which knows nothing yet
+                    send(line, {**message, "where": self._where}, arena.descriptor)
+            except OSError:
+                line.close()  # so that the next one is handed all of it
+                raise
+            self._line = line
         return self._line
 
     def _tell(self, message: dict[str, Any], arena: Arena | None = None) -> None:
@@ -216,6 +265,8 @@ class Client:
                 arena = self._lent.pop(message["released"], (None, None))[0]
                 if arena is not None:
                     self._free.append(arena)
+            elif "committed" in message:
+                self._note_commit(message["committed"])
             elif message.get("question") == self._asked:
                 self._answers.append((message, descriptor))
             elif descriptor is not None:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
@@ -130,7 +130,8 @@ class Keeper:
                 number, table = message.pop("arena"), message.pop("table")
                 facts = {**message, "number": self._number, "worker": worker}
                 kept = Kept(descriptor, (table[0], table[1]))
-                shelf.add(Part(facts, kept, lambda: worker.tell({"released": number})))
+                report = _commit_report(worker, message.get("folder"))
+                shelf.add(Part(facts, kept, lambda: worker.tell({"released": number}), report))
             case "recall":
                 worker.tell({"question": message["question"], "held": shelf.held()})
             case "fetch":
@@ -140,7 +141,7 @@ class Keeper:
                     worker.tell({"question": message["question"], "table": table}, lent)
                     os.close(lent)
             case "adopt":
-                shelf.adopt(message["folder"], message["heir"])
+                shelf.adopt(message["folder"], message["heir"], _commit_report(worker, message["folder"]))
             case "need":
                 shelf.give_back(worker)
             case "wait":
@@ -158,6 +159,11 @@ class Keeper:
                 elif shelf.attempts > attempts:
                     del worker.waiting[shelf]
                     worker.tell({"question": question, "idle": False, "problem": shelf.problem})
+
+
+def _commit_report(worker: Worker, folder: str | None) -> Callable[[], None]:
+    """Return a function that tells a worker that the log has the entry of a checkpoint."""
+    return lambda: worker.tell({"committed": folder})
 
 
 def say(text: str) -> None:

@@ -39,6 +39,8 @@ class Part:
     kept: Kept
     release: Callable[[], None]
     """lets the worker use the memory again"""
+    report_commit: Callable[[], None] = lambda: None
+    """called, for rank 0, once the log has the entry of the checkpoint; must not wait"""
     state: str = WAITING
     digests: Digests = field(default_factory=dict)
     here: bool = True
@@ -123,19 +125,26 @@ class Shelf:
             found = [part.kept for part in self._parts if part.folder == folder and part.here]
             return [(kept.table, os.dup(kept.descriptor)) for kept in found]
 
-    def adopt(self, folder: str, heir: dict[str, Any]) -> None:
+    def adopt(self, folder: str, heir: dict[str, Any], report_commit: Callable[[], None]) -> None:
         """
         Let a checkpoint be added by another round, which goes on from it.
 
         :param heir: token, run, round and restarts of that round, and whether it has opened the log; else the keeper
             does that as well, and what it writes then must be of that round
+        :param report_commit: called once the log has the checkpoint, and at once if it has it already
         """
         with self._condition:
             for part in self._parts:
-                if part.folder == folder and part.state != COMPLETE:
+                if part.folder != folder:
+                    continue
+                if part.rank == 0:
+                    part.report_commit = report_commit
+                if part.state != COMPLETE:
                     # Not changed but replaced: the writer may be about to read several of them.
                     part.facts = {**part.facts, **heir, "source": folder}
                     part.state = WRITTEN if part.digests else WAITING
+                elif part.rank == 0:
+                    report_commit()
             self._condition.notify()
 
     def give_back(self, worker: object) -> None:
@@ -262,6 +271,7 @@ class Shelf:
             for part in self._parts:
                 if part.folder == first.folder:
                     part.state = COMPLETE
+            first.report_commit()  # before the lock is free: who hears that all is written has heard this
             self._supersede(first)
         log.tidy(storage, now, Policy(**facts["policy"]), token)
 

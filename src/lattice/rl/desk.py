@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +78,7 @@ class Desk:
         self.rejected = 0
         """messages that were none"""
         self.wants_room = False
-        """a worker waits for a checkpoint"""
+        """a worker waits for a checkpoint, and none was begun since it said so"""
         self.taking = 0.0
         """seconds in which messages were read, judged and answered"""
         self.version = 0
@@ -156,9 +156,8 @@ class Desk:
         """Take nothing in for a while: what workers send waits with them."""
         self._listener.wait(timeout)
 
-    def saved(self, state: dict[str, Any]) -> None:
-        """Hear that a state of the intake is in a checkpoint, and tell all workers what they may forget."""
-        self.wants_room = False
+    def saved(self, state: Mapping[str, Any]) -> None:
+        """Note that a state of the intake is in a committed checkpoint, and tell all workers what they may forget."""
         self.intake.saved(state)
         for name, peer in self.peers.items():
             self._answer(name, peer, "ack")

@@ -1,8 +1,8 @@
 """
 The learner's half of the promise that nothing is lost or taken in twice. No clock, no network.
 
-What was *taken* is in the learner's memory, and gives the worker room to send more. What is *kept* is in a checkpoint
-as well: only that may the worker forget.
+What was *taken* is in the learner's memory, and gives the worker room to send more. What is *kept* is in a committed
+checkpoint as well, one that the log in the storage has: only that may the worker forget.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Intake:
         return self.ledger.mark(worker), self._kept.get(worker, 0)
 
     def saved(self, state: Mapping[str, Any]) -> None:
-        """Hear that a state of this, see :meth:`state`, is in a checkpoint."""
+        """Note that a state of this, see :meth:`state`, is in a committed checkpoint."""
         self._kept = dict(state["ledger"]["marks"])
 
     def state(self) -> dict[str, Any]:
@@ -91,7 +91,10 @@ class Intake:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint: all that is in it is kept."""
+        """
+        Go on from a checkpoint.
+
+        It may have come from the memory of the node: call :meth:`saved` once it is committed.
+        """
         self.ledger = Ledger.of(state["ledger"])
         self.counts = {verdict: int(state["counts"].get(verdict.value, 0)) for verdict in Verdict}
-        self.saved(state)

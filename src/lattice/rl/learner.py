@@ -24,6 +24,7 @@ from lattice.rl.desk import Desk, Evaluation, copied
 from lattice.rl.intake import Intake
 from lattice.rl.interfaces import Algorithm
 from lattice.rl.keys import Keys, secret_of
+from lattice.rl.pending_saves import PendingSave, PendingSaves
 from lattice.rl.results import Results
 from lattice.rl.saving import Saving
 from lattice.rl.settings import Goal, LearnerSettings
@@ -89,6 +90,7 @@ class Learner:
         """where workers call"""
         self._desk = Desk(self._listener, self.intake, self._take)
         self._saving: Saving | None = None
+        self._pending = PendingSaves()
         self._results = Results(None)
         self._window = Window(0.0)
         self._lived = 0.0  # seconds of earlier lives
@@ -122,6 +124,7 @@ class Learner:
         restored = self._saving.restore()
         if restored is not None:
             self._restore(restored)
+            self._note_commits()
         self.counters.lives += 1
         self._desk.publish(self.counters.version, self.algorithm.parameters)
         if restored is None:
@@ -216,7 +219,9 @@ class Learner:
         saving = self._saving
         assert saving is not None
         given = notice()
-        asked_room = self._desk.wants_room and now - saving.saved_at >= ROOM_EVERY
+        self._note_commits()
+        # While a save is under way another one would bring room no sooner.
+        asked_room = self._desk.wants_room and now - saving.saved_at >= ROOM_EVERY and not saving.under_way
         if now - saving.saved_at >= settings.checkpoint_every or asked_room or (given and not self._warned):
             self._save()
         if given is not None and not self._warned:
@@ -262,7 +267,7 @@ class Learner:
         self._desk.taking = 0.0
 
     def _save(self) -> None:
-        """Put everything into a checkpoint, and tell workers what they may forget."""
+        """Put everything into a checkpoint. What is in it counts as kept once it is committed."""
         assert self._saving is not None
         counters = self.counters
         counters.saves += 1
@@ -272,13 +277,26 @@ class Learner:
             "buffer": self.buffer.state(),
             "intake": heard,
             "counters": counters.state(),
-            "rewards": {**rows, "unwritten": self._results.unwritten()},
+            "rewards": {**rows, "unwritten": {**self._results.unwritten(), **self._pending.rewards()}},
         }
         if not self._saving.save(counters.saves, state, counters.newest):
             return  # workers still have what was sent since the last one
-        self._results.rewards(counters.saves, rows["rows"])
         self._rewards.rows.clear()
-        self._desk.saved(heard)
+        self._desk.wants_room = False
+        self._pending.add(PendingSave(counters.saves, heard, {f"{counters.saves:08}": rows["rows"]}))
+        self._note_commits()
+
+    def _note_commits(self) -> None:
+        """Write the episodes of checkpoints that are committed by now, and tell workers what they may forget."""
+        assert self._saving is not None
+        if not self._pending:
+            return
+        committed = self._pending.take_committed(self._saving.committed)
+        for save in committed:
+            for number, text in save.rewards.items():
+                self._results.rewards(int(number), text)
+        if committed:
+            self._desk.saved(committed[-1].intake)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.algorithm.load_state(state["algorithm"])
@@ -286,10 +304,9 @@ class Learner:
         self.intake.restore(state["intake"])
         self.counters = Counters.of(state["counters"])
         self._rewards.restore(state["rewards"])
-        # It may have gone before these were written.
-        for number, text in state["rewards"].get("unwritten", {}).items():
-            self._results.rewards(int(number), text)
-        self._results.rewards(self.counters.saves, state["rewards"]["rows"])
+        # The learner before may have gone before these were written.
+        rewards = {**state["rewards"].get("unwritten", {}), f"{self.counters.saves:08}": state["rewards"]["rows"]}
+        self._pending.add(PendingSave(self.counters.saves, state["intake"], rewards))
         self._lived = self.counters.seconds
         counters = self.counters
         self._say(
@@ -305,7 +322,8 @@ class Learner:
         counters, counts = self.counters, self.intake.counts
         self._tell(time.monotonic())
         self._save()
-        if reason:
+        self._wait_for_commit()
+        if reason and not self._pending:
             self._results.epoch(counters.epochs + 1, self.algorithm.parameters())
             self._desk.dismiss(reason)
             until = time.monotonic() + self.settings.farewell
@@ -327,6 +345,23 @@ class Learner:
             by_verdict["duplicate"],
             unwritten,
         )
+
+    def _wait_for_commit(self) -> None:
+        """
+        Wait until the last save is committed: workers that are sent home have forgotten everything.
+
+        Nothing is taken in meanwhile, for it would be in no checkpoint.
+        """
+        assert self._saving is not None
+        while self._pending:
+            written = self._saving.wait(IDLE)
+            self._note_commits()
+            if written:
+                break
+            self._desk.pause(0.0)
+            heartbeat()
+        if self._pending:
+            self._say("THE LAST CHECKPOINT WAS REFUSED: another learner has taken over. Workers are left to that one")
 
     def _facts(self) -> dict[str, Any]:
         goal = {name: value for name in Goal.__slots__ if (value := getattr(self.goal, name)) is not None}

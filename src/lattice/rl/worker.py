@@ -188,7 +188,8 @@ class Worker:
             self._outbox.welcomed(session, taken, kept)
         elif not self._outbox.acknowledged(session, taken, kept) and self._outbox.session:
             self._greet()  # another life of the learner
-        self._asked_room = self._asked_room and self._outbox.full
+        # A learner that was just greeted may make room before it has what is sent again: it is asked after that.
+        self._asked_room = self._asked_room and self._outbox.full and message.kind != "welcome"
         if not message.arrays:
             return
         version, evaluate = message.count("version"), message.mapping("evaluate")
