@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-CLUSTER_TIMEOUT = 1800.0
+CLUSTER_TIMEOUT = 2700.0
 """seconds for a test on Kubernetes: for the first one it is built, if this machine never had it"""
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 SLOWEST = 20.0
