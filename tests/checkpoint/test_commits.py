@@ -13,7 +13,7 @@ import pytest
 
 from lattice.checkpoint import Checkpointer, client
 from tests.checkpoint.looking import steps
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 @pytest.fixture(autouse=True)
@@ -49,19 +49,19 @@ def test_a_save_is_committed_once_the_log_has_it(missing: Path) -> None:
         eventually(lambda: one.committed_step == 2)
         assert steps(str(missing))[0] == 2
         one.save(3, "third")
-        assert one.wait(30) and one.committed_step == 3, "who waited until all is written has been told"
+        assert one.wait(patience(30)) and one.committed_step == 3, "who waited until all is written has been told"
 
 
 def test_a_refused_save_is_never_committed(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as one, Checkpointer(tmp_path) as other:
         one.restore("")
         one.save(1, "first")
-        assert one.wait(30)
+        assert one.wait(patience(30))
         assert other.restore("") == ("first", 1) and other.committed_step == 1
         one.save(2, "second")
-        assert one.wait(30) and one.committed_step == 1
+        assert one.wait(patience(30)) and one.committed_step == 1
         other.save(2, "another second")
-        assert other.wait(30) and (one.committed_step, other.committed_step) == (1, 2)
+        assert other.wait(patience(30)) and (one.committed_step, other.committed_step) == (1, 2)
 
 
 def test_what_is_restored_from_memory_is_committed_once_the_log_has_it(missing: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_is_restored_from_memory_is_committed_once_the_log_has_it(missing: 
 def test_a_metric_that_is_no_number_is_no_reason_to_look_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Checkpointer(tmp_path) as one, Checkpointer(tmp_path) as other:
         one.save(1, "first", metric=math.nan)
-        assert one.wait(30)
+        assert one.wait(patience(30))
         monkeypatch.setattr(other._client, "held", list)  # as on another node
         assert other.restore("") == ("first", 1)
 
@@ -100,13 +100,13 @@ def test_what_the_round_before_adds_while_another_one_takes_over_is_restored(
     with Checkpointer(tmp_path) as one, Checkpointer(tmp_path) as other:
         one.restore("")
         one.save(1, "first")
-        assert one.wait(30)
+        assert one.wait(patience(30))
         create: Callable[[str, bytes], bool] = other._storage.create
 
         def create_late(name: str, data: bytes) -> bool:
             monkeypatch.undo()
             one.save(2, "second")
-            assert one.wait(30) and one.committed_step == 2
+            assert one.wait(patience(30)) and one.committed_step == 2
             return create(name, data)
 
         monkeypatch.setattr(other._storage, "create", create_late)

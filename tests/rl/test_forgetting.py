@@ -17,7 +17,7 @@ from lattice.rl.wire import decode
 from tests.checkpoint.looking import steps
 from tests.rl.race import rewards
 from tests.rl.test_learner import Counting, Puppet, learning, made, settings
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_refused_checkpoint_makes_nobody_forget(tmp_path: Path) -> None:
             puppet.send(made(2))
             saves = learner.counters.saves
             eventually(lambda: learner.counters.saves > saves + 3)
-            assert later.wait(30)
+            assert later.wait(patience(30))
             eventually(lambda: marks(puppet) == (2, 1))  # what was said before may still be on the line
             assert [marks(puppet) for _ in range(5)] == [(2, 1)] * 5
             learner.goal = Goal(updates=1)
