@@ -52,7 +52,7 @@ def test_nothing_is_forgotten_before_the_log_has_it(blocked: Path) -> None:
         eventually(lambda: [row["number"] for row in rewards(blocked.parent)] == [1])
 
 
-def test_a_refused_checkpoint_makes_nobody_forget(tmp_path: Path) -> None:
+def test_a_refused_checkpoint_makes_no_worker_forget(tmp_path: Path) -> None:
     learner = learner_at(tmp_path / "state")
     with closing(Puppet(learner.port)) as puppet:
         with learning(learner) as end, Checkpointer(tmp_path / "state") as later:
