@@ -35,6 +35,7 @@ def go(run: Cluster, where: str, ranks: int, *options: str, how: str = "") -> Ag
     return agent
 
 
+@pytest.mark.long
 def test_any_number_of_ranks_restores_what_any_other_saved(run: Cluster, tmp_path: Path) -> None:
     where = str(tmp_path / "saved")
     for number, ranks in enumerate((2, 3, 1)):
@@ -50,6 +51,7 @@ def test_ranks_that_die_after_saving_go_on_from_memory(run: Cluster, where: str)
     assert steps(where) == [2, 1]
 
 
+@pytest.mark.long
 def test_two_nodes_complete_a_checkpoint_together(run: Cluster, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     where = str(tmp_path / "saved")
@@ -116,6 +118,7 @@ if step == 0:
 """
 
 
+@pytest.mark.long
 def test_a_process_without_a_group_and_nothing_is_touched_by_what_is_damaged(tmp_path: Path) -> None:
     where = tmp_path / "saved"
 

@@ -153,11 +153,18 @@ def _size(size: int) -> list[str]:
 PLACES = {"local": local, "ssh": ssh, "slurm": slurm}
 
 
+@contextlib.contextmanager
+def opened(name: str, folder: Path) -> Iterator[Place]:
+    """Open a place for the length of a block; nothing may run there at its end."""
+    with PLACES[name](folder) as made:
+        yield made
+        for job in made.submitted:
+            made.run("kill", "--grace", "20", job)
+        eventually(lambda: not made.running())
+
+
 @pytest.fixture(params=["local", "ssh", pytest.param("slurm", marks=pytest.mark.lab)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Every place, one after another; nothing may run there at the end."""
-    with PLACES[request.param](tmp_path) as made:
+    """Every place, one after another."""
+    with opened(request.param, tmp_path) as made:
         yield made
-        for name in made.submitted:
-            made.run("kill", "--grace", "20", name)
-        eventually(lambda: not made.running())

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jobs.places import Place, Said
+from tests.jobs.places import Place, Said, opened
 from tests.jobs.role_programs import race, written
 from tests.waiting import eventually
 
@@ -30,6 +32,14 @@ roles:
   learner: {script: tell.py}
   judge: {script: tell.py, size: 2, group: learner}
 """
+
+
+@pytest.fixture(
+    params=["local", pytest.param("ssh", marks=pytest.mark.long), pytest.param("slurm", marks=pytest.mark.lab)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with opened(request.param, tmp_path) as made:
+        yield made
 
 
 def submit(place: Place, name: str, file: str, *words: str) -> Said:
