@@ -24,7 +24,7 @@ DONE := $(VENV)/done
 APT := etcd-server etcd-client iproute2 util-linux openssl procps make openssh-client openssh-server
 LAB_APT := munge slurmctld slurmd slurm-client
 
-.PHONY: help demo test lab test-all system lab-system check types lint docs soak bench wheel release build upload clean
+.PHONY: help demo test lab test-all system lab-system check types lint docs-check docs soak bench wheel release build upload clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -37,10 +37,11 @@ test: system $(DONE)/dev ## install what the tests need; checks, docs, and all t
 	$(BIN)/python -m pytest tests -m "not lab and not long" -n $(JOBS)
 
 # The first time Kubernetes is compiled, in the background: the tests that need it wait for it, the others do not.
-lab: lab-system $(DONE)/dev ## the rest: network hosts, SLURM, Docker, Kubernetes, AWS hosts, TensorFlow, JAX, long tests
+lab: lab-system $(DONE)/dev ## the rest: network hosts, SLURM, Docker, Kubernetes, AWS hosts, TensorFlow, JAX, long tests, pages of docs
 	@mkdir -p .cache
 	@[ -n "$${LATTICE_TEST_KUBECONFIG:-}" ] || tests/lab/kubernetes/prepare.sh $(BIN)/python > .cache/kubernetes.log 2>&1 & \
 	builder=$$!; trap "kill $$builder 2> /dev/null || true" EXIT; \
+	$(MAKE) --no-print-directory docs; \
 	$(BIN)/python -m scripts.run_lab $(if $(CI),--once_more) tests -m "lab or long" -n $(JOBS)
 
 test-all: ## make test, then make lab
@@ -54,7 +55,7 @@ lab-system: system
 	@scripts/apt_install.sh $(LAB_APT)
 
 check: $(DONE)/dev ## format, lint, types, import contracts, docs
-	@$(MAKE) --no-print-directory -j2 --output-sync=target types lint docs
+	@$(MAKE) --no-print-directory -j2 --output-sync=target docs-check types lint
 
 types: $(DONE)/dev
 	$(BIN)/mypy
@@ -63,6 +64,9 @@ lint: $(DONE)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+
+docs-check: $(DONE)/dev
+	@$(MAKE) --no-print-directory -C docs check
 
 docs: $(DONE)/dev ## build the documentation in docs/_build/html
 	@$(MAKE) --no-print-directory -C docs html
