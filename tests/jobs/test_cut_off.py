@@ -122,7 +122,7 @@ def test_a_submission_that_is_killed_at_any_step_is_completed_by_the_next(place:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("place", ["local", "slurm"], indirect=True)
+@pytest.mark.parametrize("place", ["local", pytest.param("slurm", marks=pytest.mark.lab)], indirect=True)
 def test_a_submission_that_is_killed_at_any_step_can_be_ended(place: Place) -> None:
     words = submission(place)
     for steps in steps_of(place):
