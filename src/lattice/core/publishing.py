@@ -86,7 +86,7 @@ def end(state: State, outcome: OutcomeRecord) -> Move:
     ttl, run = state.policy.outcome_ttl, state.view.run
     if run is not None and run.record.refill:
         # A member that was cut off meanwhile will find a store without its run, and take that for emptied just now.
-        # It must still find the outcome when it is back, or it would begin the run anew.
+        # It must still find the outcome when it is back, or it would begin the run again.
         ttl = max(ttl, state.policy.store_grace + state.policy.lease_ttl)
     return write(state, "lead", Transaction(operations, guards), grants=((lease, ttl),))
 

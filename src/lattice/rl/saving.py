@@ -76,7 +76,7 @@ class Saving:
 
     @property
     def under_way(self) -> bool:
-        """Tell whether the newest save of this life is not committed yet."""
+        """Check whether the newest save of this life is not committed yet."""
         return self._newest is not None and (self.committed is None or self.committed < self._newest)
 
     def wait(self, timeout: float) -> bool:

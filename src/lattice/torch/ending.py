@@ -36,7 +36,7 @@ _registered = False
 
 
 def register() -> None:
-    """Have this process wait for torch's threads at its end if it is a worker by then; again is fine."""
+    """Make this process wait for torch's threads at its end if it is a worker by then; again is fine."""
     global _registered
     if not _registered:
         _registered = True
