@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from lattice.process.guard import read_processes
-from tests.agents import command_of
+from tests.agents import alive, command_of
 from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
 from tests.rl import race
@@ -152,6 +152,7 @@ def test_what_only_a_refused_checkpoint_had_comes_again(tmp_path: Path) -> None:
         finally:
             os.kill(keeper, signal.SIGCONT)  # the next learner has opened the log, which refuses what comes now
         assert ended(second, within=60) == ended(worker) == 0
+        eventually(lambda: not alive(keeper), within=60)  # it may pause for 30 s before it tries again
     assert check(tmp_path)["lives"] == 2
 
 
