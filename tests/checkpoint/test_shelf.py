@@ -134,6 +134,7 @@ def test_only_the_newest_of_each_rank_is_held_while_nothing_can_be_written(
     held.storage.fails = None
     eventually(lambda: steps(str(tmp_path / "saved")) == [3])
     eventually(lambda: "are written to" in held.said[-1])
+    eventually(held.shelf.idle)
     assert held.committed == [3], "of the others the log knows nothing"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from lattice.rl.rollout import Play
 from lattice.rl.simulator import Backoff, Simulator
 from lattice.rl.wire import Message
 from tests.rl.race import Numbered, Same
-from tests.waiting import eventually
+from tests.waiting import eventually, patience
 
 
 class Failing(Numbered):
@@ -93,6 +95,46 @@ def test_it_is_started_again_and_counted(tmp_path: Path, kind: str, text: str, f
         assert text in line and "started again" in line
         assert message.fields["steps"] == 5, "an episode of its own: the partial one is dropped"
         assert message.arrays["observation"][0, 1] == 1
+
+
+def test_what_the_worker_closes_is_closed_although_a_simulator_lives() -> None:
+    reading, writing = os.pipe()
+    here, there = socket.socketpair()
+    with simulator(Play(lambda: Numbered(0.0), Same, 100, 0)) as (one, _), here:
+        played(one)
+        os.close(writing)
+        there.close()
+        for end in (here.fileno(), reading):
+            assert select.select([end], [], [], patience(10))[0], "the simulator keeps the other end open"
+            assert os.read(end, 1) == b""
+    os.close(reading)
+
+
+BESIDE_GRPC = """
+import grpc
+from lattice.rl.rollout import Play
+from tests.rl.race import Numbered, Same
+from tests.rl.test_simulator import played, simulator
+
+with grpc.insecure_channel("127.0.0.1:1") as channel:
+    call = channel.unary_unary("/some/method")
+    for _ in range(20):
+        try:
+            call(b"", timeout=5)
+        except grpc.RpcError:
+            pass  # refused; gRPC has threads from now on
+        with simulator(Play(lambda: Numbered(0.0), Same, 100, 0)) as (one, said):
+            played(one)
+            assert not said, said
+"""
+
+
+def test_it_lives_beside_the_threads_of_another_library() -> None:
+    """gRPC starts its threads again in a forked process, and aborts it if what they wait for was closed."""
+    ended = subprocess.run(
+        [sys.executable, "-c", BESIDE_GRPC], check=False, capture_output=True, text=True, timeout=patience(60)
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_one_that_never_starts_is_tried_with_longer_and_longer_pauses(tmp_path: Path) -> None:

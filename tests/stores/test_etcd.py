@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -194,6 +197,35 @@ def test_closing_leaves_no_thread(etcd: EtcdServer, root: str) -> None:
         store.watch(root, 1, Collected())
     store.close()
     eventually(lambda: set(threading.enumerate()) <= before)
+
+
+FORKS = """
+import os, sys
+from lattice.stores.etcd import EtcdStore
+
+assert "GRPC_ENABLE_FORK_SUPPORT" not in os.environ, "workers would inherit it"
+store = EtcdStore((("127.0.0.1", int(sys.argv[1])),))
+store.watch("/forks/", store.read("/forks/", prefix=True).revision, lambda *_: None)
+for _ in range(50):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+store.close()
+"""
+
+
+def test_grpc_does_nothing_when_a_process_forks_beside_a_watch(etcd: EtcdServer) -> None:
+    """It would stop its threads and start them again on both sides: a simulator crashed or stood still there."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKS, str(etcd.endpoint[1])],
+        check=False,
+        env={**os.environ, "GRPC_VERBOSITY": "info"},
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+    )
+    assert ended.returncode == 0 and "fork" not in ended.stderr, ended.stderr
 
 
 def test_users_and_passwords(own_etcd: EtcdServer) -> None:

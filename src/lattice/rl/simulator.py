@@ -283,11 +283,17 @@ def _counted(faults: Mapping[str, int]) -> str:
 
 
 def _close_lines(keep: int) -> None:
-    """Close all by which the worker talks to others: a copy here would keep their lines open after it has hung up."""
+    """
+    Close the sockets and pipes by which the worker talks to others: a copy here would keep them open.
+
+    A peer would not see that the worker has hung up, and a thread of the worker that starts a program, which waits
+    until the other end of a pipe is closed, would wait as long as the simulator lives. Events stay open: libraries
+    such as gRPC start their threads again in a forked process, and abort it if what wakes those threads is gone.
+    """
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names are all that is needed
         number = int(name)
         if number <= 2 or number == keep:
             continue
         with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").startswith(("socket:", "pipe:", "anon_inode:[event")):  # noqa: PTH115
+            if os.readlink(f"/proc/self/fd/{name}").startswith(("socket:", "pipe:")):  # noqa: PTH115
                 os.close(number)

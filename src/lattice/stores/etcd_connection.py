@@ -10,14 +10,20 @@ from lattice.errors import LatticeError, StoreUnavailable
 from lattice.stores.etcd_messages import MESSAGES, METHODS
 from lattice.stores.etcd_reasons import explain
 
-# gRPC writes its own opinion of failed connections to standard error, beside our messages. It looks at this variable
-# when it is loaded; workers must not inherit it.
-_verbosity = os.environ.get("GRPC_VERBOSITY")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+# gRPC looks at these variables when it is loaded; workers must not inherit them.
+_SETTINGS = {
+    # It would write its own opinion of failed connections to standard error, beside our messages.
+    "GRPC_VERBOSITY": "NONE",
+    # It would stop its threads before every fork and start them again on both sides, so that a forked process may use
+    # gRPC too. None of ours does, and one may crash or stand still if a call is under way.
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+}
+_ours = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+os.environ.update(_ours)
 import grpc  # noqa: E402
 
-if _verbosity is None:
-    del os.environ["GRPC_VERBOSITY"]
+for _name in _ours:
+    del os.environ[_name]
 
 Metadata = tuple[tuple[str, str], ...]
 
