@@ -10,7 +10,9 @@ A test is left to `make lab` by one of two markers.
 
 ``long``
     It needs nothing special, but more than 20 seconds on two cores: thousands of schedules, many restarts, learning.
-    A test that is marked ``soak`` is long by itself.
+    Or it is one more variant of a test that `make test` has and that costs seconds of processor time: another seed,
+    another step at which to crash, another storage. :func:`quick_and_long` tells them apart. A test that is marked
+    ``soak`` is long by itself.
 
 Real etcd, real sshd and real processes belong to both.
 """
@@ -18,6 +20,7 @@ Real etcd, real sshd and real processes belong to both.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -34,6 +37,16 @@ _running: list[pytest.Item] = []
 def is_in_lab(item: pytest.Item) -> bool:
     """Check whether a test is left to `make lab`."""
     return any(item.get_closest_marker(name) for name in ("lab", "long"))
+
+
+def quick_and_long(quick: Iterable[object], long: Iterable[object]) -> list[object]:
+    """
+    List values for ``pytest.mark.parametrize``.
+
+    :param quick: those of `make test`
+    :param long: those that only `make lab` tries
+    """
+    return [*quick, *(pytest.param(value, marks=pytest.mark.long) for value in long)]
 
 
 def require_lab_tier(what: str) -> None:

@@ -20,6 +20,7 @@ from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
 from tests.lab.scripts import require
 from tests.moto_server import moto_server
+from tests.tiers import quick_and_long
 from tests.waiting import eventually, patience
 
 SAVER = str(ROOT / "tests" / "workers" / "saver.py")
@@ -73,6 +74,7 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("where", quick_and_long(["folder"], ["s3"]), indirect=True)
 def test_a_script_that_no_agent_runs(where: str, tmp_path: Path) -> None:
     for last in (3, 5):
         told = json.dumps({"folder": str(tmp_path), "steps": last})
@@ -298,6 +300,7 @@ def ask(process: subprocess.Popen[str], question: str) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.parametrize("where", quick_and_long(["folder"], ["s3"]), indirect=True)
 def test_a_round_that_was_cut_off_adds_nothing_once_another_has_begun(
     where: str, writers: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -349,7 +352,7 @@ def test_a_keeper_of_a_script_that_dies_is_replaced(
     assert "A CHECKPOINT MAY BE LOST" in (tmp_path / "errors-1").read_text()
 
 
-@pytest.mark.parametrize("damage", ["changed", "shorter", "missing"])
+@pytest.mark.parametrize("damage", quick_and_long(["changed"], ["shorter", "missing"]))
 def test_the_one_before_it_is_taken_if_the_newest_is_damaged(damage: str, run: Cluster, tmp_path: Path) -> None:
     where = tmp_path / "saved"
     first = start(run, str(where), steps=3)

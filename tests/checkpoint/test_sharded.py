@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 from tests.agents import ROOT, AgentProcess, Cluster, clean_environment, cluster
 from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
+from tests.tiers import quick_and_long
 from tests.waiting import patience
 
 SAVER = str(ROOT / "tests" / "workers" / "sharded_saver.py")
@@ -45,6 +46,7 @@ def test_any_number_of_ranks_restores_what_any_other_saved(run: Cluster, tmp_pat
     assert steps(where) == [3, 2, 1]
 
 
+@pytest.mark.parametrize("where", quick_and_long(["folder"], ["s3"]), indirect=True)
 def test_ranks_that_die_after_saving_go_on_from_memory(run: Cluster, where: str) -> None:
     agent = go(run, where, 2, "--max_restarts", "1", how="die")
     assert "going on from step 1, from memory" in agent.output()

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from lattice.core.causes import is_bind_failure, is_connection_error, last_traceback, missing_rank
+from tests.tiers import quick_and_long
 from tests.waiting import patience
 
 WORKER = """
@@ -33,7 +34,7 @@ def start(rank: int, port: int, *argv: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", quick_and_long([0], [1]))
 def test_the_peer_of_a_killed_worker(victim: int) -> None:
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,12 +13,13 @@ import pytest
 
 from scripts.terminal_svg import picture, shortened
 from tests.etcd_server import require_etcd
+from tests.tiers import quick_and_long
 from tests.waiting import patience
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("store", ["etcd", "a store that agent a serves"])
+@pytest.mark.parametrize("store", quick_and_long(["etcd"], ["a store that agent a serves"]))
 def test_the_demo_recovers_from_everything(store: str, tmp_path: Path) -> None:
     path = os.environ["PATH"]
     if store == "etcd":

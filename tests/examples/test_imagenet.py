@@ -80,6 +80,7 @@ def test_it_goes_on_after_a_killed_worker_and_with_another_number_of_workers(tmp
     assert re.search(rf"epoch {epochs - 1} accuracy [01]\.", second.output())
 
 
+@pytest.mark.long
 def test_there_is_something_to_learn_and_a_model_learns_it() -> None:
     torch.manual_seed(0)
     made = imagenet.Synthetic(12, 16, classes=2)

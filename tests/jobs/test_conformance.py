@@ -75,10 +75,16 @@ def test_a_kill_lets_workers_save_and_leaves_nothing_that_runs(place: Place) -> 
     assert place.status("save")["state"] == "killed"
     eventually(lambda: place.run("logs", "save").out.count("saved") == 2, within=LOGGED)
     assert place.run("wait", "save").code == 143
-    again = place.run("kill", "save")  # as good
-    assert again.code == 0, again.err
+
+
+def test_a_killed_job_can_be_killed_again_and_its_name_is_free(place: Place) -> None:
+    (place.folder / "save.py").write_text(programs.SAVE)
+    assert place.submit("save", "save.py").code == 0
+    for _ in range(2):
+        killed = place.run("kill", "save")
+        assert killed.code == 0, killed.err
     (place.folder / "save.py").write_text(programs.TELL)
-    assert place.submit("save", "save.py").code == 0, "the name is free again"
+    assert place.submit("save", "save.py").code == 0
     assert place.run("wait", "save").code == 0
 
 

@@ -1,8 +1,9 @@
 """
 Real processes, killed at random: each trajectory is trained on once, and nobody has to be helped.
 
-``LATTICE_TEST_KILL_SEEDS`` is the number of random stories, 2 unless it is set. To look for a rare race, run many, some
-of them at the same time: ``LATTICE_TEST_KILL_SEEDS=200 pytest tests/rl/test_kills.py -k random -n 5``.
+``LATTICE_TEST_KILL_SEEDS`` is the number of random stories; without it, `make test` tries one and `make lab` two more.
+To look for a rare race, run many, some of them at the same time:
+``LATTICE_TEST_KILL_SEEDS=200 pytest tests/rl/test_kills.py -k random -n 5``.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from tests.agents import alive, command_of
 from tests.checkpoint.looking import steps
 from tests.etcd_server import free_ports
 from tests.rl import race
+from tests.tiers import quick_and_long
 from tests.waiting import eventually, pass_time, patience
 
 pytestmark = pytest.mark.timeout(120)
-SEEDS = range(1, int(os.environ.get("LATTICE_TEST_KILL_SEEDS", "2")) + 1)
+ASKED_FOR = int(os.environ.get("LATTICE_TEST_KILL_SEEDS", "0"))
+SEEDS = list(range(1, ASKED_FOR + 1)) if ASKED_FOR else quick_and_long([1], [2, 3])
 
 
 @contextmanager

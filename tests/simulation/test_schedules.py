@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.replay import replay
+from tests.tiers import quick_and_long
 
 CHUNK, CHUNKS = 250, 40
-QUICK = 8
+QUICK = 4
 """chunks that run in `make test`; the lab runs all of them"""
 
 
-@pytest.mark.parametrize(
-    "chunk", [*range(QUICK), *(pytest.param(chunk, marks=pytest.mark.long) for chunk in range(QUICK, CHUNKS))]
-)
+@pytest.mark.parametrize("chunk", quick_and_long(range(QUICK), range(QUICK, CHUNKS)))
 def test_no_schedule_breaks_a_promise(chunk: int, one_seed: int | None) -> None:
     first = chunk * CHUNK
     seeds = range(first, first + CHUNK)

@@ -16,6 +16,7 @@ import pytest
 from lattice.core.spec import StoreSpec
 from lattice.environments.store import store_variables
 from tests.etcd_server import EtcdServer, free_ports
+from tests.tiers import quick_and_long
 from tests.waiting import patience
 
 WORKER = Path(__file__).with_name("group_worker.py")
@@ -59,12 +60,13 @@ def test_a_script_trains_on_a_group_of_our_store(etcd: EtcdServer) -> None:
         assert totals(started) == ["3 EtcdStore", "3 EtcdStore"]
 
 
+@pytest.mark.long
 def test_without_etcd_the_same_script_gets_the_store_of_rank_0() -> None:
     with workers("by_store", 2, {}) as started:
         assert totals(started) == ["3 PrefixStore", "3 PrefixStore"]
 
 
-@pytest.mark.parametrize("backend", ["etcd", "memory"])
+@pytest.mark.parametrize("backend", quick_and_long(["memory"], ["etcd"]))
 def test_a_url_is_enough(etcd: EtcdServer, backend: str) -> None:
     with workers("by_url", 2, variables(etcd) if backend == "etcd" else {}) as started:
         assert totals(started) == ["3", "3"]

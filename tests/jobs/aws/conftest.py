@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import urllib.request
@@ -25,7 +26,7 @@ REGION = "eu-central-1"
 BUCKET = "of-the-tests"
 
 
-@dataclass
+@dataclass(eq=False)
 class Cloud:
     """An AWS account, empty but for a bucket and a subnet."""
 
@@ -38,8 +39,9 @@ class Cloud:
     answers: list[dict[str, object]] = field(default_factory=list)
     """given in place of AWS's own, see :mod:`tests.jobs.aws.warm`"""
 
+    @functools.cache  # noqa: B019 - there is one account in a process
     def client(self, service: str) -> Any:
-        """Give boto3's client of a service."""
+        """Give boto3's client of a service; to make one takes longer than to use it."""
         import boto3
 
         return boto3.client(

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs.aws.conftest import BUCKET, Cloud
+from tests.tiers import quick_and_long
 
 STEPS_OF_SUBMIT = 15
 STEPS_OF_KILL = 9
 JOURNAL = b'{"event": "agent started", "host": "a", "workers": 1, "time": "2026-01-01T00:00:00+00:00"}\n'
+
+
+def steps(last: int, *quick: int) -> list[object]:
+    """List all steps at which to crash; `make test` tries only some of them."""
+    return quick_and_long(quick, sorted({*range(last + 1)} - {*quick}))
 
 
 def one_set(cloud: Cloud) -> None:
@@ -51,7 +57,7 @@ def run(cloud: Cloud, submission: str) -> None:
     cloud.client("s3").put_object(Bucket=BUCKET, Key=key, Body=JOURNAL)
 
 
-@pytest.mark.parametrize("step", range(STEPS_OF_SUBMIT + 1))
+@pytest.mark.parametrize("step", steps(STEPS_OF_SUBMIT, 1, 7, 13, 15))
 def test_a_submission_that_dies_on_the_way(cloud: Cloud, step: int) -> None:
     assert cloud.submit("me-job", die=step).code == -9
     nothing(cloud)
@@ -62,7 +68,7 @@ def test_a_submission_that_dies_on_the_way(cloud: Cloud, step: int) -> None:
     nothing(cloud)
 
 
-@pytest.mark.parametrize("step", range(STEPS_OF_KILL + 1))
+@pytest.mark.parametrize("step", steps(STEPS_OF_KILL, 1, 5, 9))
 def test_a_kill_that_dies_on_the_way(cloud: Cloud, step: int) -> None:
     assert cloud.submit("me-job").code == 0
     run(cloud, cloud.status("me-job")["submission"])

@@ -264,7 +264,13 @@ def test_an_open_connection_is_used_and_none_is_left_open(sshd: Server, tmp_path
         subprocess.run(["ssh", "-F", str(config), "-O", "exit", "node"], check=True, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize(("width", "number"), [("2", 24), ("10:30:100", 50)], ids=["few", "as sshd does by itself"])
+@pytest.mark.parametrize(
+    ("width", "number"),
+    [
+        pytest.param("2", 24, id="few"),
+        pytest.param("10:30:100", 50, id="as sshd does by itself", marks=pytest.mark.long),
+    ],
+)
 def test_many_at_once_at_a_server_that_lets_few_in(width: str, number: int, tmp_path: Path) -> None:
     with server(tmp_path / "sshd", MaxStartups=width, LogLevel="VERBOSE") as narrow:
         config = tmp_path / "config"
