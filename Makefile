@@ -4,7 +4,8 @@
 # TORCH       what is installed as torch (torch==2.13.0); a fixed version is looked for first where pip is told to look
 # REPOSITORY  section of ~/.pypirc that `make release` uploads to (local)
 # SOAK        rounds of `make soak` (300)
-# JOBS        tests at the same time (4: most of them wait for something)
+# JOBS        tests of `make test` at the same time (6 on two cores: most of them wait for something)
+# LAB_JOBS    tests of `make lab` at the same time (4)
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -15,7 +16,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 REPOSITORY ?= local
 SOAK ?= 300
-JOBS ?= 4
+JOBS ?= 6
+LAB_JOBS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,7 +44,7 @@ lab: lab-system $(DONE)/dev ## the rest: network hosts, SLURM, Docker, Kubernete
 	@[ -n "$${LATTICE_TEST_KUBECONFIG:-}" ] || tests/lab/kubernetes/prepare.sh $(BIN)/python > .cache/kubernetes.log 2>&1 & \
 	builder=$$!; trap "kill $$builder 2> /dev/null || true" EXIT; \
 	$(MAKE) --no-print-directory docs; \
-	$(BIN)/python -m scripts.run_lab $(if $(CI),--once_more) tests -m "lab or long" -n $(JOBS)
+	$(BIN)/python -m scripts.run_lab $(if $(CI),--once_more) tests -m "lab or long" -n $(LAB_JOBS)
 
 test-all: ## make test, then make lab
 	@$(MAKE) --no-print-directory test
