@@ -24,6 +24,7 @@ import os, signal, subprocess, sys, time
 child = subprocess.Popen(["sleep", "1000"])
 def save(*_):
     print("saved", flush=True)
+    time.sleep(0.5)  # a second signal would come into this
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)

@@ -31,6 +31,7 @@ from lattice.jobs.merging import merged
 from lattice.jobs.orders import Meeting
 from lattice.jobs.progress import ENDED, LOST, PREPARED, RUNNING, NodeView
 from lattice.jobs.roles import grace_of, scripts, seats, seats_of, title
+from lattice.jobs.slurm_task import LEAVE
 
 POLL = 0.5
 CLIENT_TIMEOUT = 60.0
@@ -149,7 +150,7 @@ class SlurmBackend:
             if waiting := sorted(set(numbers) - set(begun)):
                 _cancel(*waiting)
             if begun:
-                _cancel("--signal=TERM", *begun)
+                _cancel(f"--signal={LEAVE.name.removeprefix('SIG')}", *begun)
             self._wait(record, indices, grace)
         numbers = self._numbers(record, indices)
         if numbers:
