@@ -85,7 +85,12 @@ class Job:
 
     def ends_by_itself(self) -> None:
         """Wait until the job has ended its instances, without us."""
-        eventually(lambda: (self.workers, self.rdzv) == ([], []), within=START_TIMEOUT)
+
+        def none_left() -> bool:
+            assert (self.workers, self.rdzv) == ([], []), "instances of workers, and of etcd"
+            return True
+
+        eventually(none_left, within=START_TIMEOUT)
 
     def lease(self) -> datetime:
         """Tell when AWS ends the job if nobody says otherwise."""

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from lattice.jobs.aws import instance, node
+from lattice.jobs.aws.client import Client
+from lattice.jobs.aws.plan import Call
 from tests.jobs.aws.conftest import BUCKET, Cloud
 from tests.jobs.aws.test_views import ENDED, ROUND, journal
 from tests.waiting import eventually, patience
@@ -240,6 +242,37 @@ def test_the_end_of_the_run_is_told_and_ends_all_instances(
     (late / "job.json").write_text(one.facts.read_text())
     assert instance.main(["prepare", str(late / "job.json")]) == 0
     assert (late / "over").exists() and not (late / "words").exists(), "nobody begins it anew"
+
+
+class Gone(BaseException):
+    """The instance has ended, and all that ran there."""
+
+
+@pytest.fixture
+def quick_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS ends an instance as soon as it is asked to."""
+    call = Client.call
+
+    def ending(self: Client, asked: Call) -> dict[str, Any]:
+        answer = call(self, asked)
+        if asked.operation.startswith("terminate") or asked.arguments.get("AutoScalingGroupName") == "me-job_worker":
+            raise Gone
+        return answer
+
+    monkeypatch.setattr(Client, "call", ending)
+
+
+@pytest.mark.parametrize("lines", [(ROUND, ENDED), ()], ids=["the run has ended", "the last node fails"])
+def test_etcd_is_ended_too_by_an_instance_that_does_not_outlive_its_own_end(
+    lines: tuple[dict[str, Any], ...], machine: Machines, cloud: Cloud, quick_end: None
+) -> None:
+    cloud.client("autoscaling").set_desired_capacity(AutoScalingGroupName="me-job_worker", DesiredCapacity=1)
+    one = machine(0)
+    if lines:
+        one.write_journal(*lines)
+    with pytest.raises(Gone):
+        instance.main(["leave", str(one.facts), "0"])
+    assert sizes(cloud) == {"me-job_rdzv": 0, "me-job_worker": 0}
 
 
 def test_nodes_that_fail_by_themselves_are_taken_out_and_not_replaced(machine: Machines, cloud: Cloud) -> None:

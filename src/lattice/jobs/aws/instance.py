@@ -100,17 +100,30 @@ def leave(node: Node, code: int) -> int:
 
 
 def end_groups(node: Node) -> None:
-    """Let all instances of the job go; without the permission the lease does it, later."""
-    for group in (*node.workers, node.names["rdzv"]):
+    """
+    Let all instances of the job go, ours last: with it goes whoever does this.
+
+    Without the permission the lease does it, later.
+    """
+    ours = node.names["workers"]
+    others = [group for group in node.workers if group != ours]
+    for group in (node.names["rdzv"], *others, ours):
         insist(partial(node.client.call, resize(group, 0, 0)))
 
 
 def take_out(node: Node) -> bool:
     """Have this instance ended and not replaced: another one would fail, too. The last one ends etcd's, too."""
+
+    def left() -> int:
+        return sum(group["DesiredCapacity"] for name in node.workers for group in node.groups(name))
+
+    etcd = resize(node.names["rdzv"], 0, 0)
+    if left() <= 1:
+        node.client.call(etcd)  # now: we may not come to it after our own end
     ended = {"InstanceId": node.name, "ShouldDecrementDesiredCapacity": True}
     node.client.call(Call("autoscaling", "terminate_instance_in_auto_scaling_group", ended))
-    if not any(group["DesiredCapacity"] for name in node.workers for group in node.groups(name)):
-        node.client.call(resize(node.names["rdzv"], 0, 0))
+    if not left():
+        node.client.call(etcd)  # the others went at the same time
     return True
 
 
