@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,10 @@ import pytest
 from lattice.errors import ResultNotReturned, UsageError
 from lattice.launching.remains import MARK, Nothing, leave_result, read
 from lattice.launching.task import Task
+from tests.etcd_server import free_ports
 from tests.launching.functions import busy_at_the_end, finalizers, has_torch, own_group, sum_of_ranks
 from tests.launching.workers import one, run
+from tests.waiting import patience
 
 
 def test_two_workers_form_a_group() -> None:
@@ -86,3 +91,42 @@ def test_what_is_left_to_do_at_the_end_is_done(variables: dict[str, str]) -> Non
 
 def test_of_what_is_left_to_do_only_the_operators_of_torch_are_let_be() -> None:
     assert one(finalizers).stdout.splitlines() == [b"finalizer"]
+
+
+FAST_AND_SLOW = """
+import os, sys, time
+from pathlib import Path
+import torch.distributed as dist
+from lattice.launching.worker import form_group
+
+formed = Path(sys.argv[1])
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2], "WORLD_SIZE": "2"}
+slow = os.fork()
+os.environ["RANK"] = "1" if slow else "0"
+if not slow:
+    form = dist.init_process_group
+
+    def formed_late(*arguments, **options):
+        form(*arguments, **options)
+        time.sleep(0.5)  # as if this rank had not finished to connect
+        formed.touch()
+
+    dist.init_process_group = formed_late
+form_group("gloo", 60)
+assert formed.exists(), "this rank could have left while the other one still connected"
+if not slow:
+    os._exit(0)
+assert os.waitpid(slow, 0)[1] == 0
+os._exit(0)
+"""
+
+
+def test_no_rank_runs_its_function_before_all_have_formed_the_group(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FAST_AND_SLOW, str(tmp_path / "formed"), str(free_ports(1)[0])],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=patience(120),
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -101,6 +101,25 @@ def form_group(backend: str, timeout: float) -> None:
         )
     _backends.extend(names)
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    if "mpi" not in names:
+        _wait_for_all(timedelta(seconds=timeout))
+
+
+def _wait_for_all(timeout: timedelta) -> None:
+    """
+    Wait until every rank has formed the group: a function that returns at once must not end a rank to which others
+    still connect.
+
+    Rank 0 waits for all to have heard that, too: it may serve the store which tells them.
+    """
+    import torch.distributed as dist
+
+    store = dist.distributed_c10d._get_default_store()
+    for moment, ranks in (("formed", range(dist.get_world_size())), ("heard", range(1))):
+        if store.add(f"lattice/{moment}/count", 1) == dist.get_world_size():
+            store.set(f"lattice/{moment}", "by all")
+        if dist.get_rank() in ranks:
+            store.wait([f"lattice/{moment}"], timeout)
 
 
 def _open(payload: str) -> Task:
