@@ -75,7 +75,7 @@ class Cluster:
     def log_folders(self, node: str) -> list[str]:
         """List the folders in which a node's kubelet has the logs of its pods: ``NAMESPACE_POD_UID``."""
         (kubelet,) = _pids(self._cgroup() / node, only="kubelet")
-        return [folder.name for folder in Path(f"/proc/{kubelet}/root/var/log/pods").iterdir()]
+        return [folder.name for folder in Path("/proc", str(kubelet), "root", "var/log/pods").iterdir()]
 
     @contextlib.contextmanager
     def silent_kubelet(self, node: str) -> Iterator[None]:

@@ -101,9 +101,9 @@ def leave(node: Node, code: int) -> int:
 
 def end_groups(node: Node) -> None:
     """
-    Let all instances of the job go, ours last: with it goes whoever does this.
+    End all instances of the job: etcd's first, and those of our own group last, because this one is among them.
 
-    Without the permission the lease does it, later.
+    If this instance may not do that, the lease ends them later.
     """
     ours = node.names["workers"]
     others = [group for group in node.workers if group != ours]
